@@ -112,8 +112,11 @@ def tested(root: Path, fault: Fault, every: bool) -> Found:
         path.write_text(right)
         os.utime(path, (changed + 2, changed + 2))
     failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", output, re.M)
-    if code not in (0, 1) and not failed:  # not even collected, or not at an end
-        failed = [output.strip().rsplit("\n", 1)[-1][:80]]
+    if code not in (0, 1):  # not even collected, or not at an end
+        collected, _ = run_tests(root, (*fault.tests, "--collect-only"), every)
+        if collected:
+            raise SystemExit(f"{', '.join(fault.tests)}: no tests without a fault either")
+        failed = failed or [output.strip().rsplit("\n", 1)[-1][:80]]
     return Found(fault, len(failed), failed[0] if failed else "", time.monotonic() - begin)
 
 

@@ -1,24 +1,20 @@
 """Data of arcs: kept in step with the arcs, imported, attached, checked."""
 
-from __future__ import annotations
-
 import gzip
-import json
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
+from axes import covering
 from command_line import as_json, refused, run
 from ogb_folders import rows
 from pyarrow import parquet
-from small_graphs import from_arcs, make_folder
+from small_graphs import make_folder
 
 import gcnmpi
 from partition.errors import UserError
 from partition.graph.aggregation import aggregation_matrix
-from partition.graph.arc_data import ArcData
 from partition.graph.graph import arcs, merged
 from partition.graph.metrics import measure
 from partition.graph.mixed_metrics import measure_mixed
@@ -62,9 +58,9 @@ RULES = {
         [(0, 1, 0), (0, 1, 2), (1, 0, 1), (2, 0, 4), (2, 2, 3), (3, 0, 5), (3, 0, 6)],
     ),
     "keep both ways": (
-        {"duplicates": "keep", "undirected": True, "self_loops": "drop"},
+        {"duplicates": "keep", "undirected": True},
         [(0, 1, 0), (0, 1, 1), (0, 1, 2), (0, 2, 4), (0, 3, 5), (0, 3, 6), (1, 0, 0), (1, 0, 1),
-         (1, 0, 2), (2, 0, 4), (3, 0, 5), (3, 0, 6)],
+         (1, 0, 2), (2, 0, 4), (2, 2, 3), (3, 0, 5), (3, 0, 6)],
     ),
 }  # fmt: skip
 
@@ -86,47 +82,45 @@ def test_data_stay_with_their_arcs(case, tmp_path):
     run("check", tmp_path / "g.graph")
 
 
-def test_a_symmetric_file_has_each_row_twice():
-    graph, _ = build_graph(numbered(symmetric=True))
-    assert table(graph) == [
-        (0, 1, 0), (0, 2, 4), (0, 3, 5), (1, 0, 0), (2, 0, 4), (2, 2, 3), (3, 0, 5),
-    ]  # fmt: skip
+LIST_OF = Layout(arc_features="w*", arc_label="kind")
+FORMS = {
+    "e.csv": LIST_OF,
+    "e.csv.gz": LIST_OF,
+    "e.parquet": LIST_OF,
+    "e.npy": Layout(),
+    "ogb": Layout(),
+}
 
 
-def test_arcs_in_their_own_order_need_no_numbers():
-    source = Source(3, np.array([0, 1, 2]), np.array([1, 2, 0]),
-                    arc_data=ArcTable({"labels": np.array([5, -1, 7])}))  # fmt: skip
-    data = build_graph(source)[0].arc_data
-    assert data.ids is None
-    assert (data.labels.tolist(), data.class_names) == ([0, -1, 1], ("5", "7"))
-
-
-@pytest.mark.parametrize("few", [7, 10**6])
-@pytest.mark.parametrize("case", RULES)
-@pytest.mark.parametrize("name", ["e.csv", "e.csv.gz", "e.npy", "ogb", "e.parquet"])
-def test_on_disk_it_is_the_same(tmp_path, monkeypatch, case, name, few):
-    monkeypatch.setattr(on_disk, "arcs_at_once", lambda memory, n: few)
-    path = tmp_path / name
-    layout = Layout(arc_features="w*", arc_label="kind")
-    if name == "e.npy":
+def written(path):
+    """A file of the arcs above, in the form that its name says."""
+    if path.name == "e.npy":
         np.save(path, ENDS)
-        layout = Layout()
-    elif name == "ogb":
-        (path / "raw").mkdir(parents=True)
-        rows(path / "raw" / "num-node-list.csv.gz", [4])
-        rows(path / "raw" / "num-edge-list.csv.gz", [7])
-        rows(path / "raw" / "edge.csv.gz", [f"{s},{t}" for s, t in ENDS.T.tolist()])
-        rows(path / "raw" / "edge-feat.csv.gz", [f"{i},0.5" for i in range(7)])
-        layout = Layout()
-    elif name == "e.parquet":
+    elif path.name == "ogb":
+        for name, lines in (
+            ("num-node-list", [4]),
+            ("num-edge-list", [7]),
+            ("edge", ENDS.T.tolist()),
+            ("edge-feat", [(i, 0.5) for i in range(7)]),
+        ):
+            rows(path / "raw" / f"{name}.csv.gz", lines)
+    elif path.name == "e.parquet":
         columns = {"source": ENDS[0], "target": ENDS[1], "w1": np.arange(7), "w2": np.ones(7)}
         parquet.write_table(pa.table(columns | {"kind": list("abcabab")}), path)
     else:
-        path.write_bytes(gzip.compress(LIST.encode()) if name.endswith("gz") else LIST.encode())
-    graph, facts = build_graph(read_source(path, layout=layout), **RULES[case][0])
+        raw = LIST.encode()
+        path.write_bytes(gzip.compress(raw) if path.name.endswith("gz") else raw)
+    return path
+
+
+@pytest.mark.parametrize(("case", "name", "few"), covering(list(RULES), list(FORMS), [7, 10**6]))
+def test_on_disk_it_is_the_same(tmp_path, monkeypatch, case, name, few):
+    monkeypatch.setattr(on_disk, "arcs_at_once", lambda memory, n: few)
+    path, layout, (rules, expected) = written(tmp_path / name), FORMS[name], RULES[case]
+    graph, facts = build_graph(read_source(path, layout=layout), **rules)
     with spools.scratch_folder(tmp_path / "g.graph") as scratch:
         stream = open_stream(path, "auto", layout, Reading(spools.allocate_in(scratch)))
-        other, other_facts = on_disk.build_on_disk(stream, scratch, 1e9, Settling(**RULES[case][0]))
+        other, other_facts = on_disk.build_on_disk(stream, scratch, 1e9, Settling(**rules))
         assert facts == other_facts
         assert np.array_equal(graph.indices, other.indices)
         columns, others = graph.arc_data.columns(), other.arc_data.columns()
@@ -135,8 +129,7 @@ def test_on_disk_it_is_the_same(tmp_path, monkeypatch, case, name, few):
             assert column.dtype == others[key].dtype
             np.testing.assert_array_equal(column, others[key])
         assert graph.arc_data.class_names == other.arc_data.class_names
-    if name != "e.npy":
-        assert table(graph) == RULES[case][1]
+    assert name == "e.npy" or table(graph) == expected
 
 
 def test_columns_of_a_list_are_named_and_the_command_shows_them(tmp_path, monkeypatch):
@@ -146,30 +139,24 @@ def test_columns_of_a_list_are_named_and_the_command_shows_them(tmp_path, monkey
     assert "feature 'w1', feature 'w2', label 'kind'; not read: 'share'" in shown.output
     assert "2 features, labels of 2 classes; of arcs that became one" in shown.output
     assert "2 features, labels of 2 classes" in run("info", "g.graph").output
-    run("import", "e.csv", "h.graph", "--arc-features", "*", "--arc-label", "share",
-        "--columns", "source,target,-,-,-,-", code=2)  # fmt: skip
     run("import", "e.csv", "h.graph", "--arc-features", "w*", "--arc-label", "share")
     labels = open_graph("h.graph").graph.arc_data.labels
     assert labels.tolist() == [[0.0], [0.25], [1.0], [0.75], [1.25]]
     run("import", "e.csv", "h.graph", "--force", "--arc-label", "share,w1")
     assert open_graph("h.graph").manifest.arc_targets == 2
-
-
-def test_weights_can_be_a_feature(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+    # Weights can be a feature; a symmetric file has each row twice.
     text = "%%MatrixMarket matrix coordinate real symmetric\n3 3 2\n2 1 0.5\n3 2 2.5\n"
     (tmp_path / "e.mtx").write_text(text)
-    run("import", "e.mtx", "g.graph", "--arc-features", "weight")
-    stored = open_graph("g.graph")
-    assert not stored.manifest.weighted
-    assert stored.graph.arc_data.features.tolist() == [[0.5], [0.5], [2.5], [2.5]]
-    assert stored.graph.arc_data.ids.tolist() == [0, 0, 1, 1]
-    sp.save_npz("m.npz", sp.csr_array(np.array([[0, 3.0], [4, 0]])))
-    run("import", "m.npz", "h.graph", "--arc-features", "weight")
-    assert open_graph("h.graph").graph.arc_data.features.tolist() == [[3], [4]]
     (tmp_path / "e.txt").write_text("0 1 0.5\n1 2 0.25\n")
-    run("import", "e.txt", "i.graph", "--arc-features", "3")
-    assert open_graph("i.graph").graph.arc_data.features.tolist() == [[0.5], [0.25]]
+    sp.save_npz("m.npz", sp.csr_array(np.array([[0, 3.0], [4, 0]])))
+    for file, column, expected in (
+        ("e.mtx", "weight", [0.5, 0.5, 2.5, 2.5]), ("m.npz", "weight", [3, 4]),
+        ("e.txt", "3", [0.5, 0.25]),
+    ):  # fmt: skip
+        run("import", file, "i.graph", "--force", "--arc-features", column)
+        stored = open_graph("i.graph")
+        assert not stored.manifest.weighted
+        assert stored.graph.arc_data.features[:, 0].tolist() == expected
 
 
 def test_files_and_random_data(tmp_path, monkeypatch):
@@ -182,26 +169,27 @@ def test_files_and_random_data(tmp_path, monkeypatch):
     assert data.features[:, 0].tolist() == [0, 2, 8, 6, 10]
     assert (data.labels.tolist(), data.class_names) == ([0, 1, 1, 0, 0], ("a", "b"))
     run("import", "e.npy", "h.graph", "--arc-features", "x.npy", "--memory", "1GB")
-    np.testing.assert_array_equal(open_graph("h.graph").graph.arc_data.features, data.features)
-    before = open_graph("h.graph").manifest
+    stored = open_graph("h.graph")
+    np.testing.assert_array_equal(stored.graph.arc_data.features, data.features)
     np.save("t.npy", np.array([1, 0, 0, 1, 0], bool))
     np.save("v.npy", np.array([0, 1, 0, 0, 0]))
-    run("attach", "h.graph", "--arc-features", "random:3", "--arc-labels", "random:2",
-        "--arc-train-mask", "t.npy", "--arc-val-mask", "v.npy", "--seed", 4)  # fmt: skip
-    after = open_graph("h.graph").manifest
-    assert (after.arc_features, after.arc_masks) == (3, ("train", "val"))
-    assert before.id == after.id
-    assert before.data_id != after.data_id
-    assert after.source["arc_data_seed"] == 4
-    one = np.array(open_graph("h.graph").graph.arc_data.features)
+    words = ["--arc-features", "random:3", "--arc-labels", "random:2", "--seed", 4]
+    run("attach", "h.graph", *words, "--arc-train-mask", "t.npy", "--arc-val-mask", "v.npy")
+    again = open_graph("h.graph")
+    assert (again.manifest.arc_features, again.manifest.arc_masks) == (3, ("train", "val"))
+    assert again.manifest.id == stored.manifest.id
+    assert again.manifest.data_id != stored.manifest.data_id
+    assert again.manifest.source["arc_data_seed"] == 4
+    one = np.array(again.graph.arc_data.features)
     run("attach", "h.graph", "--arc-features", "random:3", "--seed", 5)
     assert not np.array_equal(one, open_graph("h.graph").graph.arc_data.features)
     run("check", "h.graph")
-    assert as_json("info", "h.graph")["manifest"]["arc_classes"] in (1, 2)
-    assert "x.npy has 7 rows, the graph has 5 arcs" in refused(
-        "attach", "h.graph", "--arc-features", "x.npy"
-    )
-    assert "common, the first is 0" in refused("attach", "h.graph", "--arc-test-mask", "t.npy")
+    for words, told in (
+        (["--arc-features", "x.npy"], "x.npy has 7 rows, the graph has 5 arcs"),
+        (["--arc-test-mask", "t.npy"], "common, the first is 0"),
+    ):
+        assert told in refused("attach", "h.graph", *words)
+    assert "is for mtx, edges" in refused("import", "e.npy", "i.graph", "--arc-features", "a")
 
 
 WRONG = {
@@ -215,32 +203,13 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_mistakes_are_one_line(tmp_path, monkeypatch, case):
+def test_mistakes_are_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "e.csv").write_text(LIST)
     np.save("x.npy", np.ones((3, 2)))
     np.save("nan.npy", np.where(np.arange(7) == 2, np.nan, 1))
-    words, message = WRONG[case]
-    assert message in refused("import", "e.csv", "g.graph", *words)
-
-
-def test_a_format_without_columns_of_arcs_says_so(tmp_path):
-    np.save(tmp_path / "e.npy", ENDS)
-    message = refused("import", tmp_path / "e.npy", tmp_path / "g.graph", "--arc-features", "a")
-    assert "--arc-features is for mtx, edges, " in message
-
-
-def test_damage_is_found(tmp_path):
-    data = ArcData(np.ones((2, 3), np.float32), np.array([0, 2], np.int32))
-    folder = make_folder(tmp_path / "g.graph", replace(from_arcs(3, [(0, 1), (1, 2)]),
-                                                       arc_data=data))  # fmt: skip
-    run("check", folder)
-    np.save(folder / "arc_features.npy", np.array([[1, 2, 3], [4, np.nan, 6]], np.float32))
-    assert "not finite" in run("check", folder, code=2).output
-    np.save(folder / "arc_features.npy", np.ones((2, 2), np.float32))
-    with pytest.raises(UserError, match=r"\(2, 2\), the manifest asks for \(2, 3\)"):
-        open_graph(folder)
+    for words, message in WRONG.values():
+        assert message in refused("import", "e.csv", "g.graph", *words)
 
 
 def test_parallel_arcs_count_once_where_rows_travel(tmp_path):
@@ -253,16 +222,15 @@ def test_parallel_arcs_count_once_where_rows_travel(tmp_path):
     for direction in ("in", "out"):
         of_both = [aggregation_matrix(each, direction).toarray() for each in (graph, plain)]
         np.testing.assert_array_equal(*of_both)
-    folder = make_folder(tmp_path / "g.graph", graph)
-    parts = np.array([0, 1, 0, 1])
+    folder, parts = make_folder(tmp_path / "g.graph", graph), np.array([0, 1, 0, 1])
+    np.savetxt(tmp_path / "parts.txt", parts, fmt="%d")
+    run("import-parts", folder, tmp_path / "parts.txt", "--name", "p")
+    found = as_json("info", folder, "p")
     for how, key in ((measure, "metrics"), (measure_mixed, "mixed")):
-        np.savetxt(tmp_path / "parts.txt", parts, fmt="%d")
-        run("import-parts", folder, tmp_path / "parts.txt", "--name", key)
-        found = as_json("info", folder, key)[key]["in"]
-        assert found["send_rows"] == how(plain, parts, 2, "in").send_rows
-        assert found["nnz"] == how(plain, parts, 2, "in").nnz
-    for model in ("hp", "gp", "mg", "rp"):
-        run("add", folder, "--model", model, "-k", 2)
+        figures = how(plain, parts, 2, "in")
+        assert found[key]["in"]["send_rows"] == figures.send_rows
+        assert found[key]["in"]["nnz"] == figures.nnz
+    run("add", folder, "--model", "hp", "-k", 2)
     run("check", folder)
 
 
@@ -277,19 +245,6 @@ def test_arrays_of_a_program(tmp_path):
     assert data.masks["train"].tolist() == [True, True, True, False, False, False, False]
     with pytest.raises(UserError, match="arc_features has 3 rows, there are 7 arcs"):
         import_arrays(tmp_path / "h.graph", ENDS, arc_features=np.ones(3))
-
-
-def test_folders_of_version_4_are_read(tmp_path):
-    folder = make_folder(tmp_path / "g.graph", from_arcs(3, [(0, 1), (1, 2)]))
-    file = folder / "manifest.json"
-    facts = json.loads(file.read_text())
-    new = [name for name in facts if name.startswith("arc_") or name == "parallel"]
-    assert len(new) == 6
-    old = {name: value for name, value in facts.items() if name not in new} | {"version": 4}
-    file.write_text(json.dumps(old))
-    stored = open_graph(folder)
-    assert (stored.manifest.parallel, stored.graph.arc_data.columns()) == (False, {})
-    run("check", folder)
 
 
 def test_pyg_gets_data_of_arcs_back():

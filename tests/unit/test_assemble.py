@@ -1,9 +1,6 @@
 """From a source to a graph and to a folder."""
 
-from __future__ import annotations
-
 import collections
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refuses
 
-from partition.errors import UserError
 from partition.graph.graph import arcs, symmetry
 from partition.graph.store import open_graph
 from partition.importing.assemble import VertexFiles, attach, build_graph, import_graph
@@ -95,18 +91,17 @@ def test_build_graph_equals_a_dict(
         assert symmetry(graph) == (True, True)
 
 
-def test_the_error_for_duplicates_speaks_in_the_ids_of_the_file():
-    source = make_source(2, [(0, 1), (0, 1)], ids=np.array([70, 90]))
-    refuses(r"arc 70 -> 90 is listed more than once", build_graph, source, duplicates="error")
-
-
 def test_build_graph_refuses():
-    refuses(r"vertex outside 0\.\.1", build_graph, make_source(2, [(0, 2)]))
-    refuses(r"unknown rule for duplicates 'max'", build_graph, make_source(2, []), duplicates="max")
-    refuses(r"unknown rule for self-loops 'no'", build_graph, make_source(2, []), self_loops="no")
-    with pytest.raises(UserError, match=r"more than a float64 holds"):
-        build_graph(make_source(2, [(0, 1)] * 2, [1e308, 1e308]), duplicates="sum")
-    refuses(r"more than the 3037000499", build_graph, make_source(2**32, []))
+    twice = make_source(2, [(0, 1)] * 2, [1e308, 1e308], ids=np.array([70, 90]))
+    for source, rules, message in (
+        (make_source(2, [(0, 2)]), {}, r"vertex outside 0\.\.1"),
+        (make_source(2, []), {"duplicates": "max"}, "unknown rule for duplicates 'max'"),
+        (make_source(2, []), {"self_loops": "no"}, "unknown rule for self-loops 'no'"),
+        (twice, {"duplicates": "sum"}, "more than a float64 holds"),
+        (twice, {"duplicates": "error"}, "arc 70 -> 90 is listed more than once"),
+        (make_source(2**32, []), {}, "more than the 3037000499"),
+    ):
+        refuses(message, build_graph, source, **rules)
 
 
 def test_the_mean_of_large_weights_is_finite():
@@ -138,34 +133,34 @@ def test_attach_random_is_a_function_of_the_seed(graph):
     assert (attach(graph, VertexFiles(labels="random:3", seed=1)).labels == first.labels).all()
 
 
-@pytest.mark.parametrize(
-    ("what", "array", "message"),
-    [
-        ("features", np.ones((3, 2)), r"has 3 rows, the graph has 4 vertices"),
-        ("features", np.ones(4), r"features must be rows of numbers"),
-        ("features", np.ones((4, 0)), r"features must be rows of numbers"),
-        ("features", np.ones((4, 2), complex), r"features must be rows of numbers"),
-        ("features", np.array([[0], [1], [np.nan], [2]]), r"vertex 2, column 0 are not finite"),
-        ("features", np.array([[0], [1e39], [1], [2]]), r"vertex 1, column 0 are not finite"),
-        ("features", np.array([[None]] * 4, object), r"Object arrays are not read"),
-        ("labels", np.zeros(5, int), r"has 5 rows"),
-        ("labels", np.zeros(4), r"labels must be a vector of integers"),
-        ("labels", np.zeros((4, 1), int), r"labels must be a vector of integers"),
-        ("labels", np.array([0, 0, 0, -2]), r"label -2 of vertex 3 is outside"),
-        ("labels", np.array(["0.5", "1", "1", "1"]), r"the label '0.5' is a number, not a class"),
-        ("train", np.ones(3, bool), r"has 3 rows"),
-        ("train", np.ones(4), r"a mask is a vector of bool or of vertex numbers"),
-        ("train", np.array([0, 4]), r"names a vertex outside 0\.\.3"),
-        ("train", np.array([True, False, True, False]), r"train mask has vertex 2, which has no"),
-    ],
-)
-def test_attach_refuses(tmp_path, graph, what, array, message):
-    path = save(tmp_path, "bad.npy", array)
+ATTACHED = [
+    ("features", np.ones((3, 2)), r"has 3 rows, the graph has 4 vertices"),
+    ("features", np.ones(4), r"features must be rows of numbers"),
+    ("features", np.ones((4, 0)), r"features must be rows of numbers"),
+    ("features", np.ones((4, 2), complex), r"features must be rows of numbers"),
+    ("features", np.array([[0], [1], [np.nan], [2]]), r"vertex 2, column 0 are not finite"),
+    ("features", np.array([[0], [1e39], [1], [2]]), r"vertex 1, column 0 are not finite"),
+    ("features", np.array([[None]] * 4, object), r"Object arrays are not read"),
+    ("labels", np.zeros(5, int), r"has 5 rows"),
+    ("labels", np.zeros(4), r"labels must be a vector of integers"),
+    ("labels", np.zeros((4, 1), int), r"labels must be a vector of integers"),
+    ("labels", np.array([0, 0, 0, -2]), r"label -2 of vertex 3 is outside"),
+    ("labels", np.array(["0.5", "1", "1", "1"]), r"the label '0.5' is a number, not a class"),
+    ("train", np.ones(3, bool), r"has 3 rows"),
+    ("train", np.ones(4), r"a mask is a vector of bool or of vertex numbers"),
+    ("train", np.array([0, 4]), r"names a vertex outside 0\.\.3"),
+    ("train", np.array([True, False, True, False]), r"train mask has vertex 2, which has no"),
+]
+
+
+def test_attach_refuses(tmp_path, graph):
     labels = save(tmp_path, "y.npy", np.array([0, 1, -1, 0]))
-    given = {"masks": {what: path}, "labels": labels} if what == "train" else {what: path}
-    caught = refuses(message, attach, graph, VertexFiles(**given))
-    assert "bad.npy" in caught.message
-    assert "\n" not in caught.message
+    for what, array, message in ATTACHED:
+        path = save(tmp_path, "bad.npy", array)
+        given = {"masks": {what: path}, "labels": labels} if what == "train" else {what: path}
+        caught = refuses(message, attach, graph, VertexFiles(**given))
+        assert "bad.npy" in caught.message
+        assert "\n" not in caught.message
 
 
 def test_attach_refuses_bad_files_and_words(tmp_path, graph):
@@ -188,27 +183,16 @@ def test_attach_refuses_bad_files_and_words(tmp_path, graph):
 
 def test_import_graph(tmp_path):
     (tmp_path / "e.txt").write_text("10 20 0.5\n20 10 1.5\n30 30 1\n10 20 9\n")
-    manifest = import_graph(
-        tmp_path / "e.txt",
-        tmp_path / "e.graph",
-        undirected=True,
-        direction="out",
-        self_loops="drop",
-        labels="random:2",
-        seed=4,
-    )
+    rules = {"undirected": True, "direction": "out", "self_loops": "drop"}
+    out = tmp_path / "e.graph"
+    manifest = import_graph(tmp_path / "e.txt", out, **rules, labels="random:2", seed=4)
     assert manifest.source == {
-        "file": "e.txt",
-        "format": "edges",
-        "arcs_read": 4,
-        "symmetric_file": False,
-        "self_loops": {"found": 1, "rule": "drop"},
+        "file": "e.txt", "format": "edges", "arcs_read": 4, "symmetric_file": False,
+        "self_loops": {"found": 1, "rule": "drop"}, "undirected": True, "seed": 4,
         "duplicates": {"found": 1, "rule": "merge", "differ": 1},
-        "undirected": True,
         "attached": {"labels": "random:2"},
-        "seed": 4,
-    }
-    stored = open_graph(tmp_path / "e.graph")
+    }  # fmt: skip
+    stored = open_graph(out)
     assert stored.manifest == manifest
     assert stored.manifest.direction == "out"
     assert entries(stored.graph) == {(0, 1): 1.0, (1, 0): 1.0}
@@ -216,54 +200,23 @@ def test_import_graph(tmp_path):
 
 
 def test_a_folder_that_cannot_be_written_is_reported_before_reading(tmp_path):
-    absent = tmp_path / "absent.txt"
+    absent, out = tmp_path / "absent.txt", tmp_path / "out.graph"
     (tmp_path / "there.graph").mkdir()
-    refuses(r"ends in \.graph", import_graph, absent, tmp_path / "out")
-    refuses(r"is there already", import_graph, absent, tmp_path / "there.graph")
-    with pytest.raises(UserError, match=r"is not a graph folder"):
-        import_graph(absent, tmp_path / "there.graph", overwrite=True)
     (tmp_path / "file").write_text("")
-    refuses(r"file is not a folder", import_graph, absent, tmp_path / "file" / "out.graph")
-    refuses(r"unknown direction", import_graph, absent, tmp_path / "out.graph", direction="up")
-    with pytest.raises(UserError, match=r"there is no file .*x\.npy"):
-        import_graph(absent, tmp_path / "out.graph", features=tmp_path / "x.npy")
-    refuses(r"there is no file .*absent", import_graph, absent, tmp_path / "out.graph")
-
-
-def test_errors_of_the_rules_name_the_file(tmp_path):
+    for path, options, message in (
+        (tmp_path / "out", {}, r"ends in \.graph"),
+        (tmp_path / "there.graph", {}, "is there already"),
+        (tmp_path / "there.graph", {"overwrite": True}, "is not a graph folder"),
+        (tmp_path / "file" / "out.graph", {}, "file is not a folder"),
+        (out, {"direction": "up"}, "unknown direction"),
+        (out, {"features": tmp_path / "x.npy"}, r"there is no file .*x\.npy"),
+        (out, {}, "there is no file .*absent"),
+    ):
+        refuses(message, import_graph, absent, path, **options)
     (tmp_path / "e.txt").write_text("1 2\n1 2\n")
-    with pytest.raises(UserError, match=r"e\.txt: the arc 1 -> 2"):
-        import_graph(tmp_path / "e.txt", tmp_path / "e.graph", duplicates="error")
-    assert not (tmp_path / "e.graph").exists()
-
-
-def test_the_example_in_the_documentation(tmp_path, monkeypatch, capsys):
-    page = Path(__file__).parents[2] / "docs" / "file-formats.md"
-    example = page.read_text(encoding="utf-8").split("```python")[1].split("```")[0]
-    (tmp_path / "e.txt").write_text("0 1\n")
-    import_graph(tmp_path / "e.txt", tmp_path / "demo.graph")
-    monkeypatch.chdir(tmp_path)
-    exec(example, {})
-    assert capsys.readouterr().out == "2 int32\n"
+    message = r"e\.txt: the arc 1 -> 2"
+    refuses(message, import_graph, tmp_path / "e.txt", out, duplicates="error")
+    assert not out.exists()
 
 
 # Counts of shared/data/README.md: vertices, arcs, self-loops, simple undirected edges.
-REAL = {
-    "soc-Slashdot0902": (82168, 948464, 78303, 504230),
-    "cit-HepPh": (34546, 421578, 44, 420877),
-    "email-Enron": (36692, 2 * 183831, 0, 183831),
-    "ca-CondMat-lcc": (21363, 2 * 91342 - 56, 56, 91286),
-    "pubmed": (19717, 2 * 44327 - 3, 3, 44324),
-}
-
-
-@pytest.mark.parametrize("name", REAL)
-def test_the_published_graphs(data_dir, tmp_path, name):
-    n, nnz, loops, edges = REAL[name]
-    source = data_dir / f"{name}.mtx.gz"
-    manifest = import_graph(source, tmp_path / "a.graph")
-    assert (manifest.n, manifest.nnz) == (n, nnz)
-    assert manifest.source["self_loops"]["found"] == loops
-    simple = import_graph(source, tmp_path / "b.graph", undirected=True, self_loops="drop")
-    assert simple.nnz == 2 * edges
-    assert (simple.symmetric_pattern, simple.directed) == (True, False)

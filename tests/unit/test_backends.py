@@ -6,25 +6,26 @@ import textwrap
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from refusals import refuses
 from small_graphs import from_arcs, make_folder, random_graph
 
-from partition.backends import HUGE, TOOLS, Option, Tool, check_options
+from partition.backends import HUGE, TOOLS, Option, process
 from partition.backends.catalogue import MODELS, describe
-from partition.backends.process import run_apart, run_each
+from partition.backends.process import run_each
+from partition.deadline import Deadline
 from partition.graph.graph import arcs as sources_of
 from partition.graph.metrics import measure
-from partition.graph.store import list_partitions, read_partition, write_graph
+from partition.graph.store import list_partitions, read_partition
 from partition.importing.partfile import read_parts
 from partition.importing.synthetic import sbm
-from partition.models.graph import RowModel
-from partition.pipeline import measuring, solving
+from partition.models.hypergraph import HypergraphModel
+from partition.pipeline import solving
 from partition.pipeline.adding import PartitionWarning, add_partition, refine_partition
 from partition.pipeline.portfolio import add_best
-from partition.pipeline.recipe import Recipe
 from partition.pipeline.solving import make_parts
 from partition.refinement.objective import Objective
 from partition.reporting.comparison import compare
@@ -50,21 +51,19 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize(("model", "tool", "options"), list(variants()))
-@pytest.mark.parametrize("k", [1, 3])
-def test_every_model_makes_k_parts_again_and_again(model, tool, options, k):
-    graph = random_graph(60, 300)
-    parts = make_parts(graph, model, k, tool=tool, options=options)
-    assert parts.dtype == np.int32
-    assert np.unique(parts).tolist() == list(range(k))
-    if k > 1:
-        again = make_parts(graph, model, k, tool=tool, options=options)
-        np.testing.assert_array_equal(parts, again)
-
-
-@pytest.mark.parametrize(("model", "tool", "options"), list(variants()))
-def test_a_graph_without_edges(model, tool, options):
-    parts = make_parts(from_arcs(7, []), model, 3, tool=tool, options=options)
-    assert np.unique(parts).tolist() == [0, 1, 2]
+def test_every_model_makes_k_parts_again_and_again(model, tool, options):
+    graph, asked = random_graph(60, 300), {"tool": tool, "options": options}
+    for k in (1, 3):
+        parts = make_parts(graph, model, k, **asked)
+        assert (parts.dtype, np.unique(parts).tolist()) == (np.int32, list(range(k)))
+    np.testing.assert_array_equal(parts, make_parts(graph, model, 3, **asked))
+    without_edges = make_parts(from_arcs(7, []), model, 3, **asked)
+    assert np.unique(without_edges).tolist() == [0, 1, 2]
+    if model in ("rp", "block"):
+        sizes = np.bincount(make_parts(graph, model, 7))
+        assert set(sizes.tolist()) == {8, 9}
+    if model == "block":
+        assert (np.diff(parts) >= 0).all()
 
 
 @pytest.mark.parametrize("model", ["gp", "hp"])
@@ -128,93 +127,59 @@ def test_a_seed_makes_a_difference(case):
         assert max(cut) < 1.2 * min(cut)
 
 
-def test_random_and_block_sizes_and_seed():
-    graph = random_graph(50, 100)
-    for model in ("rp", "block"):
-        assert set(np.bincount(make_parts(graph, model, 7)).tolist()) == {7, 8}
-    assert (np.diff(make_parts(graph, "block", 7)) >= 0).all()
-    assert (make_parts(graph, "rp", 7) != make_parts(graph, "rp", 7, Recipe(seed=1))).any()
-
-
 def test_what_is_recorded(folder):
     made = add_partition(folder, "gp", 3, objective="vol", seed=5, imbalance=0.2)
     assert made.name == "gp-vol-3-s5-e0.2"
     stored = read_partition(folder, made.name)
     np.testing.assert_array_equal(stored.parts, made.parts)
     assert replace(stored, parts=None) == replace(made, parts=None)
-    assert (stored.tool, stored.options, stored.seed) == (
-        "metis",
-        {"max_net": 0, "objective": "vol", "passes": 10},
-        5,
-    )
+    options = {"max_net": 0, "objective": "vol", "passes": 10}
+    assert (stored.tool, stored.options, stored.seed) == ("metis", options, 5)
     assert (stored.direction, stored.imbalance, stored.deterministic) == ("in", 0.2, True)
     assert stored.tool_version[0].isdigit()
-    assert set(stored.metrics) == {"in", "out"}
     assert stored.metrics["in"].rows == np.bincount(stored.parts).tolist()
-    assert stored.metrics["in"] != replace(
-        stored.metrics["out"], direction="in"
-    )  # a directed graph
-
-
-def test_direction_and_determinism_are_recorded(folder):
+    assert stored.metrics["out"] == measure(random_graph(40, 150), stored.parts, 3, "out")
     options = {"direction": "out", "preset": "default", "threads": 1}
-    made = add_partition(folder, "hp", 2, imbalance=0.1, **options)
-    assert made.direction == "out"
-    assert not made.deterministic
-    block = add_partition(folder, "block", 2)
-    assert (block.seed, block.imbalance) == (None, None)
+    made = add_partition(folder, "hp", 2, **options)
+    assert (made.direction, made.deterministic, made.imbalance) == ("out", False, 0.01)
+    block = add_partition(folder, "block", 2, seed=1, imbalance=0.1)
+    assert (block.name, block.seed, block.imbalance) == ("block-2", None, None)
+    # Default names tell seeds and imbalances apart, so that a study of them needs one folder.
+    refined = add_partition(folder, "block", 2, seed=1, imbalance=0.1, refine=Objective())
+    assert refined.name == "block-2-s1-e0.1+refined"
+    name = add_partition(folder, "rp", 2, seed=1).name
+    assert name == "rp-2-s1"
+    assert refine_partition(folder, name, seed=2).name == f"{name}+refined-s2"
+    assert refine_partition(folder, name, imbalance=0.2).name == f"{name}+refined-e0.2"
 
 
-def test_a_symmetric_graph_is_measured_once(tmp_path, monkeypatch):
-    path = tmp_path / "ring.graph"
-    ring = [(i, (i + 1) % 8) for i in range(8)]
-    write_graph(path, from_arcs(8, ring + [(j, i) for i, j in ring]), source={})
-    calls = []
-    monkeypatch.setattr(measuring, "measure", lambda *args: calls.append(args[3]) or measure(*args))
-    metrics = add_partition(path, "block", 2).metrics
-    assert calls == ["in"]
-    assert metrics["out"] == replace(metrics["in"], direction="out")
+MISTAKES = [
+    ("hp", 0, {}, "at least one part"),
+    ("hp", 41, {}, "41 parts, but small has 40 vertices"),
+    ("ph", 2, {}, "unknown model 'ph'"),
+    ("hp", 2, {"tool": "metis"}, "does not take the model 'hp'"),
+    ("hp", 2, {"tool": "mtkahyper"}, "unknown tool"),
+    ("hp", 2, {"objective": "vol"}, "unknown option of the tool 'mtkahypar' 'objective'"),
+    ("rp", 2, {"preset": "default"}, "has no options"),
+    ("gp", 2, {"objective": "volume"}, "unknown objective of the tool 'metis'"),
+    ("hp", 2, {"threads": "two"}, "'two' is not of type int"),
+    ("gp", 2, {"passes": -1}, "passes = -1"),
+    ("hp", 2, {"direction": "up"}, "unknown direction"),
+    ("hp", 2, {"imbalance": -0.1}, "it is a fraction"),
+    ("hp", 2, {"imbalance": float("nan")}, "it is a fraction"),
+    ("rp", 8, {"imbalance": 3}, r"4 times the average\n  hint: .* 0.03 for 3 percent"),
+    ("rp", 2, {"seed": -1}, "seed = -1"),
+    ("rp", 2, {"seed": 2**31}, "seed = 2147483648"),
+    ("rp", 2, {"name": "../x"}, "is not a valid name"),
+]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("hp", 0), "at least one part"),
-        (("hp", 41), "41 parts, but small has 40 vertices"),
-        (("ph", 2), "unknown model 'ph'"),
-        (("hp", 2, {"tool": "metis"}), "does not take the model 'hp'"),
-        (("hp", 2, {"tool": "mtkahyper"}), "unknown tool"),
-        (("hp", 2, {"objective": "vol"}), "unknown option of the tool 'mtkahypar' 'objective'"),
-        (("rp", 2, {"preset": "default"}), "has no options"),
-        (("gp", 2, {"objective": "volume"}), "unknown objective of the tool 'metis'"),
-        (("hp", 2, {"threads": "two"}), "'two' is not of type int"),
-        (("gp", 2, {"passes": -1}), "passes = -1"),
-        (("hp", 2, {"direction": "up"}), "unknown direction"),
-        (("hp", 2, {"imbalance": -0.1}), "it is a fraction"),
-        (("hp", 2, {"imbalance": float("nan")}), "it is a fraction"),
-        (("rp", 2, {"seed": -1}), "seed = -1"),
-        (("rp", 2, {"name": "../x"}), "is not a valid name"),
-    ],
-)
-def test_mistakes_are_told_and_nothing_is_written(folder, arguments, message):
-    model, k, *options = arguments
-    refuses(message, add_partition, folder, model, k, **options[0] if options else {})
+def test_mistakes_are_told_and_nothing_is_written(folder):
+    for model, k, options, message in MISTAKES:
+        refuses(message, add_partition, folder, model, k, **options)
+    refuses("0.03 for 3 percent", add_best, folder, 8, imbalance=3)
     assert list_partitions(folder) == []
     assert list((folder / "partitions").iterdir()) == []
-
-
-def test_default_names_tell_seeds_and_imbalances_apart(folder):
-    """So that a study of them needs one folder."""
-    add = lambda *words, **more: add_partition(folder, *words, **more).name  # noqa: E731
-    assert [add("rp", 2), add("rp", 2, seed=1)] == ["rp-2", "rp-2-s1"]
-    assert add("gp", 2, seed=3, imbalance=0.03) == "gp-2-s3-e0.03"
-    # Neither changes contiguous rows, until they are refined.
-    assert add("block", 2, seed=1, imbalance=0.1) == "block-2"
-    refined = add("block", 2, seed=1, imbalance=0.1, refine=Objective())
-    assert refined == "block-2-s1-e0.1+refined"
-    assert refine_partition(folder, "rp-2", seed=2).name == "rp-2+refined-s2"
-    assert refine_partition(folder, "gp-2-s3-e0.03").name == "gp-2-s3-e0.03+refined"
-    assert refine_partition(folder, "rp-2", imbalance=0.2).name == "rp-2+refined-e0.2"
 
 
 def test_a_row_heavier_than_a_part_is_reported(tmp_path):
@@ -230,15 +195,18 @@ def test_a_row_heavier_than_a_part_is_reported(tmp_path):
 
 
 FAKES = {
-    "short": "return [0]",
-    "outside": "return [k] * len(model.weights)",
-    "lazy": "return [0] * len(model.weights)",
-    "raises": "raise RuntimeError('no luck')",
-    "sorry": "from partition.errors import UserError; raise UserError('too large', 'less')",
-    "killed": "import os; print('going', flush=True); os.kill(os.getpid(), 9)",
-    "crashed": "import os; os.abort()",
-    "noisy": "print('noise'); import os; os.system('echo noise'); return [0] * 3 + [1] * 37",
-}
+    "return [0]": r"fake returned int64 \(1,\) for 40 vertices",
+    "return [k] * len(model.weights)": "part numbers outside 0..4",
+    "return [-1] * len(model.weights)": "part numbers outside 0..4",
+    "return [0] * len(model.weights)": "returned only 1 of 5 parts",
+    "raise RuntimeError('no luck')": "the tool failed: RuntimeError: no luck",
+    "from partition.errors import UserError; raise UserError('too large', 'less')":
+        "too large\n  hint: less",
+    "import os; print('going', flush=True); os.kill(os.getpid(), 9)":
+        "the tool was killed by SIGKILL: going",
+    "import os; os.abort()": "the tool was killed by SIGABRT",
+}  # fmt: skip
+NOISY = "print('noise'); import os; os.system('echo noise'); return [0] * 3 + [1] * 37"
 
 
 @pytest.fixture
@@ -261,29 +229,11 @@ def fake(tmp_path, monkeypatch):
     return install
 
 
-@pytest.mark.parametrize(
-    ("behaviour", "message"),
-    [
-        ("short", r"fake returned int64 \(1,\) for 40 vertices"),
-        ("outside", r"part numbers outside 0..1"),
-        ("raises", "the tool failed: RuntimeError: no luck"),
-        ("sorry", "too large\n  hint: less"),
-        ("killed", "the tool was killed by SIGKILL: going"),
-        ("crashed", "the tool was killed by SIGABRT"),
-    ],
-)
-def test_a_tool_that_fails_is_reported_and_nothing_is_written(folder, fake, behaviour, message):
-    fake(FAKES[behaviour])
-    refuses(message, add_partition, folder, "fake", 2)
+@pytest.mark.parametrize("body", FAKES)
+def test_a_tool_that_fails_is_reported_and_nothing_is_written(folder, fake, body):
+    fake(body)
+    refuses(FAKES[body], add_partition, folder, "fake", 5)
     assert list((folder / "partitions").iterdir()) == []
-
-
-def test_a_tool_in_this_process_that_raises_is_one_line(folder, fake, monkeypatch):
-    fake(FAKES["raises"])
-    tool = replace(solving.TOOLS.get("fake"), distribution=None)
-    monkeypatch.setattr(solving, "choose_tool", lambda model, name: ("fake", tool))
-    message = r"the tool 'fake' failed: RuntimeError: no luck \(fake_tool.py, line 5\)"
-    refuses(message, make_parts, random_graph(40, 150), "fake", 2)
 
 
 @pytest.mark.parametrize("share", [0.4, 0.6, 0.9, 1])
@@ -295,23 +245,8 @@ def test_gp_makes_nearly_as_many_parts_as_there_are_vertices(objective, share):
     assert len(np.unique(parts)) == int(100 * share)
 
 
-def test_imbalance_is_a_fraction(folder):
-    for make in (
-        lambda: add_partition(folder, "gp", 8, imbalance=3),
-        lambda: add_best(folder, 8, imbalance=3),
-        lambda: add_partition(folder, "rp", 8, imbalance=3),
-    ):
-        refuses(r"4 times the average\n  hint: .* 0.03 for 3 percent", make)
-    refuses("imbalance = -1", add_partition, folder, "gp", 2, imbalance=-1)
-
-
-def test_a_tool_that_returns_too_few_parts(folder, fake):
-    fake(FAKES["lazy"])
-    refuses("returned only 1 of 5 parts", add_partition, folder, "fake", 5)
-
-
 def test_a_part_left_empty_is_filled_and_noise_is_swallowed(folder, fake, capfd):
-    fake(FAKES["noisy"])
+    fake(NOISY)
     with pytest.warns(PartitionWarning, match="imbalance"):
         made = add_partition(folder, "fake", 3)
     assert np.bincount(made.parts).tolist() == [3, 36, 1]
@@ -336,32 +271,7 @@ def test_ctrl_c_kills_the_tool(fake, tmp_path, monkeypatch):
     assert not pid.exists() or not Path("/proc", pid.read_text()).exists()
 
 
-def test_a_process_of_its_own_gets_empty_arrays_too():
-    model = RowModel(np.empty(0, np.int64))
-    assert len(run_apart("partition.backends.rows:RANDOM", model, 2, imbalance=0, seed=0)) == 0
-
-
-def test_every_tool_of_the_models_is_in_the_table():
-    assert {name for model in MODELS.values() for name in model.tools} == set(TOOLS)
-
-
-def test_the_tool_of_the_documentation(folder, tmp_path, monkeypatch):
-    text = Path(__file__).parents[2].joinpath("docs", "adding-a-partitioner.md").read_text()
-    (tmp_path / "deal.py").write_text(text.split("```python\n")[1].split("```")[0])
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(solving, "TOOLS", replace(TOOLS, entries={"deal": "deal:TOOL"}))
-    monkeypatch.setitem(MODELS, "lpt", replace(MODELS["rp"], tools=("deal",)))
-    made = add_partition(folder, "lpt", 4, order="rising", imbalance=0.2)
-    assert (made.name, made.seed, made.options) == ("lpt-4-e0.2", None, {"order": "rising"})
-    assert add_partition(folder, "lpt", 3, imbalance=0.02).metrics["in"].k == 3
-
-
-def test_options_are_converted():
-    tool = Tool(lambda: None, {"threads": Option(0, "…"), "mode": Option("a", "…", ("a", "b"))})
-    assert check_options("t", tool.options, {"threads": "3"}) == {"threads": 3, "mode": "a"}
-
-
-def test_part_files_that_count_from_one(tmp_path):
+def test_part_files_of_other_numbers(tmp_path):
     file = tmp_path / "parts.txt"
     file.write_text("1\n3\n2\n")
     caught = refuses("no vertex in part 0\n  hint: --first 1 if", read_parts, file, 3)
@@ -370,10 +280,6 @@ def test_part_files_that_count_from_one(tmp_path):
     assert read_parts(file, 3, first=1).tolist() == read_parts(file, 3, 3, 1).tolist() == [0, 2, 1]
     assert read_parts(file, 3, 4).tolist() == [1, 3, 2]
     refuses(r"part 3 is not one of 1..2", read_parts, file, 3, 2, 1)
-
-
-def test_part_files_that_leave_parts_out(tmp_path):
-    file = tmp_path / "parts.txt"
     for text, first, empty, k in (("0 2 4", 0, 1, 5), ("5 5 5", 0, 0, 6), ("1 2 4", 1, 3, 4)):
         file.write_text(text)
         caught = refuses(f"no vertex in part {empty}", read_parts, file, 3, first=first)
@@ -388,6 +294,8 @@ def test_read_parts(tmp_path):
     for text, message in {
         "0\n1\n": "has 2 part numbers, the graph has 3",
         "": "has 0 part numbers",
+        "0 1\n2 0\n": "has 4 part numbers",
+        "0 1\nx 2\n": "line 2: 'x' is not a part number",
         "0\nx\n1\n": "line 2: 'x' is not a part number",
         "0\n\n1\n": "line 2: '' is not a part number",
         "0\n1.5\n1\n": "line 2: '1.5' is not a part number",
@@ -407,11 +315,36 @@ def test_compare_with_a_stored_and_a_computed_yardstick(folder):
     add_partition(folder, "rp", 2, seed=7, name="mine")
     add_partition(folder, "block", 4)
     rows = {row["name"]: row for row in compare(folder, direction="out")}
+    block, mine = rows["block-2"], rows["mine"]
     assert list(rows)[-1] == "block-4"
-    assert rows["block-2"]["baseline"] == rows["mine"]["baseline"] == "mine"
-    assert set(rows["mine"]["relative"].values()) <= {1.0, None}
-    ratio = rows["block-2"]["volume"] / rows["mine"]["volume"]
-    assert rows["block-2"]["relative"]["volume"] == pytest.approx(ratio)
-    assert rows["block-2"]["direction"] == "out"
+    assert (block["baseline"], mine["baseline"], block["direction"]) == ("mine", "mine", "out")
+    assert set(mine["relative"].values()) <= {1.0, None}
+    assert block["relative"]["volume"] == pytest.approx(block["volume"] / mine["volume"])
     assert [row["name"] for row in compare(folder, ["mine"])] == ["mine"]
     refuses("unknown partition", compare, folder, ["yours"])
+
+
+def test_a_time_limit_leaves_time_for_what_follows_a_tool(monkeypatch):
+    shares = []
+    monkeypatch.setattr(Deadline, "part", lambda self, share, **_: shares.append(share) or self)
+    for model, share in (("gp", 1.0), ("mg", 0.7), ("shp", 0.3)):
+        shares.clear()
+        make_parts(random_graph(40, 150), model, 2)
+        assert shares[0] == share
+
+
+def test_too_little_room_for_a_model_and_too_many_pins_are_told_before(folder, monkeypatch):
+    usage = SimpleNamespace(free=0)
+    monkeypatch.setattr(process.shutil, "disk_usage", lambda _: usage)
+    refuses("MiB are needed, 0 are free", add_partition, folder, "hp", 2)
+    model = HypergraphModel(np.array([2**31, 1]), np.array([0, 2]), np.array([0, 1]))
+    refuses("32 bits", TOOLS.get("mtkahypar").partition, model, 2, imbalance=0.1, seed=0,
+            preset="default", threads=1, max_net=0)  # fmt: skip
+
+
+def test_a_tool_in_this_process_that_raises_is_one_line(folder, fake, monkeypatch):
+    fake("raise RuntimeError('no luck')")
+    tool = replace(solving.TOOLS.get("fake"), distribution=None)
+    monkeypatch.setattr(solving, "choose_tool", lambda model, name: ("fake", tool))
+    message = r"the tool 'fake' failed: RuntimeError: no luck \(fake_tool.py, line 5\)"
+    refuses(message, make_parts, random_graph(40, 150), "fake", 2)

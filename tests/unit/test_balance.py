@@ -15,7 +15,6 @@ from partition.importing.synthetic import rmat, sbm
 from partition.models.graph import graph_model
 from partition.pipeline.adding import PartitionWarning, add_partition, make_parts
 from partition.pipeline.balance import (
-    ROW_WORK,
     constraint_weights,
     limits,
     parse_balance,
@@ -49,7 +48,7 @@ def test_repair_never_adds_to_the_excess_and_empties_no_part(case, imbalance):
 def test_work_counts_entries_and_rows():
     graph = sbm(300, 3, degree=6, seed=1)
     nnz, rows, work = constraint_weights(graph, "in", ("nnz", "rows", "work"))
-    np.testing.assert_array_equal(work, nnz + ROW_WORK * rows)
+    np.testing.assert_array_equal(work, nnz + 32 * rows)
     parts = (np.arange(300) % 4).astype(np.int32)
     metrics = measure(graph, parts, 4)
     for name, weights in (("nnz", nnz), ("rows", rows), ("work", work)):
@@ -72,23 +71,17 @@ def test_repair_reaches_both_limits_at_little_loss():
     assert np.mean(found[moved] == communities[moved]) > 0.7
 
 
-@pytest.mark.parametrize("model", ["gp", "hp", pytest.param("shp", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("model", ["gp", "hp"])
 def test_models_balance_rows_and_entries(model):
     graph = rmat(10, 8000, seed=1)
-    options = {"batches": 30} if model == "shp" else {}
-    parts = make_parts(graph, model, 4, Recipe(0.05, balance="nnz,rows"), options=options)
-    metrics = measure(graph, parts, 4)
-    assert metrics.imbalance <= 0.0501
-    assert metrics.row_imbalance <= 0.0501
-    rows = make_parts(graph, model, 4, Recipe(0.05, balance="rows"), options=options)
+    metrics = measure(graph, make_parts(graph, model, 4, Recipe(0.05, balance="nnz,rows")), 4)
+    assert max(metrics.imbalance, metrics.row_imbalance) <= 0.0501
+    rows = make_parts(graph, model, 4, Recipe(0.05, balance="rows"))
     assert measure(graph, rows, 4).row_imbalance <= 0.0501
-
-
-@pytest.mark.parametrize("k", [15, 20, 25, 39, 40])
-def test_several_constraints_with_nearly_as_many_parts_as_vertices(k):
-    graph = sbm(40, 3, degree=6, intra=0.9, seed=0)
-    parts = make_parts(graph, "gp", k, Recipe(balance="nnz,rows"))
-    assert len(np.unique(parts)) == k
+    # Also where there are nearly as many parts as vertices.
+    small = sbm(40, 3, degree=6, intra=0.9, seed=0)
+    parts = make_parts(small, model, 39, Recipe(balance="nnz,rows"))
+    assert len(np.unique(parts)) == 39
 
 
 def test_training_vertices_are_balanced_and_recorded(tmp_path):

@@ -28,21 +28,14 @@ def test_the_columns_of_features_and_outputs():
     assert (several.features, several.outputs) == (2, 12)
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
+def test_options_that_do_not_go_together_are_one_line():
+    for options, told in (
         ({"horizon": 2, "rollout": 2}, "one frame at once"),
         ({"rollout_gradient": "last"}, "applied once"),
         ({"on": "arcs"}, "vertices"),
         ({"history": 0}, "task.history"),
-    ],
-    ids=str,
-)
-def test_options_that_do_not_go_together_are_one_line(options, told):
-    refuses(told, task_of, **options)
-
-
-def test_more_predicted_columns_than_a_frame_has():
+    ):
+        refuses(told, task_of, **options)
     refuses("a frame has 2 columns", frames_of, task_of(predicted=3), 0, 2)
 
 

@@ -17,9 +17,8 @@ from traced import takes_less_than
 pytestmark = pytest.mark.slow
 
 NAMES = [
-    "mtx", "edges", "npz", "planetoid", "torch", "safetensors", "pyg", "pair files",
-    "vertex data", "vertex tables",
-    "part file", "config", "weights", "record", "graph folder", "partition",
+    "mtx", "edges", "npz", "planetoid", "torch", "safetensors", "pyg", "pair files", "vertex data",
+    "vertex tables", "part file", "config", "weights", "record", "graph folder", "partition",
     "pairs", "checkpoint",
 ]  # fmt: skip
 SECONDS = 10.0  # of processor time for a file of a few kilobytes
@@ -35,9 +34,7 @@ def target_of(tmp_path_factory):
 
 @pytest.mark.parametrize("name", NAMES)
 @settings(
-    max_examples=40,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=25, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(seed=st.integers(0, 2**32))
 def test_damaged_files_are_read_or_refused(target_of, tmp_path, name, seed):
@@ -63,7 +60,7 @@ def test_hostile_programs_of_pickles_are_read_or_refused(target_of, tmp_path, na
 
     def every():
         nonlocal read
-        for _ in range(100):
+        for _ in range(40):
             file, valid, pack = rng.choice(seeds)
             data = pack(reprogrammed(valid, rng))
             began = time.process_time()
@@ -75,21 +72,22 @@ def test_hostile_programs_of_pickles_are_read_or_refused(target_of, tmp_path, na
     assert read  # not everything is refused at once: those programs run to their end
 
 
+SHAPES = ["(10**13,)", "(1000000000000,)", "(4, 99999999999)", "(-1,)", "(True,)"]
+SHAPES += ["(" * 90 + ")" * 90]
 HEADER = "{{'descr': '<f4', 'fortran_order': False, 'shape': {}, }}"
 
 
-@pytest.mark.parametrize("shape", ["(10**13,)", "(1000000000000,)", "(4, 99999999999)", "(-1,)",
-                                   "(" * 90 + ")" * 90, "(True,)"])  # fmt: skip
 @pytest.mark.parametrize("name", ["vertex data", "graph folder", "npz", "weights"])
-def test_a_header_allocates_nothing_on_its_word(target_of, tmp_path, name, shape):
+def test_a_header_allocates_nothing_on_its_word(target_of, tmp_path, name):
     target = target_of(name)
-    header = HEADER.format(shape).encode().ljust(117) + b"\n"
-    array = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + b"\x00" * 64
     seeds = [(f, pack) for f, data, pack in target.seeds if data.startswith(b"\x93NUMPY")]
     assert seeds
-    for file, data in [(f, pack(array)) for f, pack in seeds]:
+    for shape in SHAPES:
+        header = HEADER.format(shape).encode().ljust(117) + b"\n"
+        array = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(64)
+        for file, data in [(file, pack(array)) for file, pack in seeds]:
 
-        def read(file=file, data=data):
-            assert outcome(target, tmp_path / "damaged", file, data) is not None
+            def read(file=file, data=data):
+                assert outcome(target, tmp_path / "damaged", file, data) is not None
 
-        assert takes_less_than(MEMORY, read)
+            assert takes_less_than(MEMORY, read)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from small_graphs import partitioned_graphs, random_graph
 
 from partition.models.graph import graph_model, row_model
-from partition.models.hypergraph import HypergraphModel, hypergraph_model
+from partition.models.hypergraph import hypergraph_model
 from partition.pipeline.nodes import induced, partition_nodes_first
 
 
@@ -34,16 +34,6 @@ def test_pieces_hold_what_is_inside(case, direction):
     rows = induced(row_model(graph, direction), members)
     for model in (rows, graph_piece, piece):
         assert model.weights.tolist() == row_model(graph, direction).weights[members].tolist()
-
-
-def test_costs_and_owners_of_nets_follow():
-    model = HypergraphModel(
-        np.ones(4, np.int64), np.array([0, 2, 4, 7]), np.array([0, 1, 2, 3, 1, 2, 3]),
-        np.array([5, 6, 7]), np.array([0, 3, 1]),
-    )  # fmt: skip
-    piece = induced(model, np.array([2, 3]))
-    assert (piece.costs.tolist(), piece.owners.tolist()) == ([6, 7], [1, 0])
-    assert piece.pins.tolist() == [0, 1, 0, 1]
 
 
 def test_numbers_and_balance():

@@ -1,10 +1,9 @@
 """Files of arcs, features, labels and masks are read as they are meant, or refused."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,12 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 from command_line import refused, run
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from refusals import refuses
 
 from partition.graph.store import open_graph, read_partition
-from partition.importing.readers import Layout, Reading, open_stream, read_source, triples
+from partition.importing.readers import Layout, read_source, triples
 from partition.importing.readers.vertex_files import read_features
 
 RING = "".join(f"{i} {(i + 1) % 6}\n" for i in range(6))
@@ -51,34 +48,24 @@ def arcs_of(source):
 # Masks
 
 
-@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int64])
-def test_a_mask_of_0_and_1_is_a_mask(place, dtype):
-    np.save("t.npy", np.array([1, 0, 1, 1, 0, 0], dtype))
-    graph = imported("--labels", "y.npy", "--train-mask", "t.npy")
-    assert np.flatnonzero(graph.masks["train"]).tolist() == [0, 2, 3]
-
-
-def test_a_list_of_vertices_is_a_list(place):
-    for vertices in ([0, 1], [5, 2], [1], []):
-        np.save("t.npy", np.array(vertices, int))
+def test_masks_are_rows_of_0_and_1_or_lists_of_vertices(place):
+    rows = np.array([1, 0, 1, 1, 0, 0])
+    for array in (rows.astype(bool), rows.astype(np.uint8), rows, [0, 1], [5, 2], [1], []):
+        np.save("t.npy", np.array(array, int) if isinstance(array, list) else array)
         graph = imported("--labels", "y.npy", "--train-mask", "t.npy")
-        assert np.flatnonzero(graph.masks["train"]).tolist() == sorted(vertices)
+        expected = sorted(array) if isinstance(array, list) else [0, 2, 3]
+        assert np.flatnonzero(graph.masks["train"]).tolist() == expected
 
 
-def test_masks_that_can_be_read_in_two_ways_are_refused(place):
+def test_masks_that_can_be_read_in_two_ways_or_overlap_are_refused(place):
+    words = ["--labels", "random:2", "--train-mask", "t.npy"]
     np.save("t.npy", np.array([0, 1, 1, 0]))  # neither a row for each vertex, nor each vertex once
-    assert "lists vertex 0 more than once" in denied("--labels", "y.npy", "--train-mask", "t.npy")
+    assert "lists vertex 0 more than once" in denied(*words)
     (place / "two.txt").write_text("0 1\n")
     np.save("t.npy", np.array([0, 1]))
-    words = ["--labels", "random:2", "--train-mask", "t.npy"]
     assert "may be a row for each vertex, or a list" in denied(*words, source="two.txt")
-
-
-def test_masks_that_overlap_are_refused(place):
-    np.save("t.npy", np.array([0, 1, 2]))
-    np.save("v.npy", np.array([2, 3]))
-    message = denied("--labels", "y.npy", "--train-mask", "t.npy", "--test-mask", "v.npy")
-    assert "the train mask and the test mask have 1 vertices in common, the first is 2" in message
+    np.save("v.npy", np.array([1, 3]))
+    assert "have 1 vertices in common, the first is 1" in denied(*words, "--test-mask", "v.npy")
 
 
 def test_numbers_in_a_mask_of_a_graph_with_ids(place):
@@ -96,30 +83,27 @@ def test_numbers_in_a_mask_of_a_graph_with_ids(place):
 # Labels
 
 
-@pytest.mark.parametrize(
-    ("labels", "expected", "names"),
-    [
-        ([1, 2, 3, 4, 5, 5], [0, 1, 2, 3, 4, 4], ["1", "2", "3", "4", "5"]),
-        ([10000, 50000, -1, 10000, 20000, -1], [0, 2, -1, 0, 1, -1], ["10000", "20000", "50000"]),
-        ([0, 1, -1, 0, 2, 2], [0, 1, -1, 0, 2, 2], []),
-        (["b", "a", "", "b", "a", "-1"], [1, 0, -1, 1, 0, -1], ["a", "b"]),
-        (["2.0", "10.0", "", "2.0", "nan", "2.0"], [0, 1, -1, 0, -1, 0], ["2", "10"]),
-        (["1.00e+00", "0.00e+00", "1.00e+00", "-1", "", "-1"], [1, 0, 1, -1, -1, -1], []),
-    ],
-)
-@pytest.mark.parametrize("form", ["npy", "csv", "npz"])
-def test_classes_are_compact_and_keep_their_names(place, labels, expected, names, form):
-    if form == "csv":
-        text = "".join(f"{i},{label}\n" for i, label in enumerate(labels))
-        (place / "l.csv").write_text("id,label\n" + text)
-    elif form == "npz":
-        np.savez("l.npz", label=labels, other=np.arange(3))
-    else:
-        np.save("l.npy", labels)
-    graph = imported("--labels", f"l.{form}")
-    assert graph.labels.tolist() == expected
-    manifest = open_graph("g.graph").manifest
-    assert (list(manifest.class_names), manifest.classes) == (names, max(expected) + 1)
+CLASSES = {
+    "numbers": ([1, 2, 3, 4, 5, 5], [0, 1, 2, 3, 4, 4], "12345"),
+    "gaps": ([10, 50, -1, 10, 20, -1], [0, 2, -1, 0, 1, -1], ["10", "20", "50"]),
+    "as they are": ([0, 1, -1, 0, 2, 2], [0, 1, -1, 0, 2, 2], []),
+    "texts": (["b", "a", "", "b", "a", "-1"], [1, 0, -1, 1, 0, -1], "ab"),
+    "whole": (["2.0", "10.0", "", "2.0", "nan", "2.0"], [0, 1, -1, 0, -1, 0], ["2", "10"]),
+    "exponents": (["1.00e+00", "0.00e+00", "1e0", "-1", "", "-1"], [1, 0, 1, -1, -1, -1], []),
+}
+
+
+@pytest.mark.parametrize("case", CLASSES)
+def test_classes_are_compact_and_keep_their_names(place, case):
+    labels, expected, names = CLASSES[case]
+    text = "".join(f"{i},{label}\n" for i, label in enumerate(labels))
+    (place / "l.csv").write_text("id,label\n" + text)
+    np.savez("l.npz", label=labels, other=np.arange(3))
+    np.save("l.npy", labels)
+    for form in ("csv", "npz", "npy"):
+        assert imported("--labels", f"l.{form}").labels.tolist() == expected
+        manifest = open_graph("g.graph").manifest
+        assert (manifest.class_names, manifest.classes) == (tuple(names), max(expected) + 1)
 
 
 def test_labels_that_are_no_classes_are_refused(place):
@@ -135,22 +119,19 @@ def test_labels_that_are_no_classes_are_refused(place):
 def test_files_attached_to_a_folder_leave_arcs_and_partitions(place):
     run("import", "ring.txt", "g.graph", "--undirected")
     run("add", "g.graph", "--model", "rp", "-k", "2")
-    before = {file.name: file.read_bytes() for file in (place / "g.graph").rglob("*.n*")}
+    before = {file: file.read_bytes() for file in (place / "g.graph").rglob("*.n*")}
     (place / "y.csv").write_text("id,class\n" + "".join(f"{i},{'ab'[i % 2]}\n" for i in range(6)))
     np.save("t.npy", np.array([0, 3]))
     run("attach", "g.graph", "--features", "x.npy", "--labels", "y.csv", "--train-mask", "t.npy")
     stored = open_graph("g.graph")
     assert (stored.manifest.features, stored.manifest.class_names) == (1, ("a", "b"))
     assert np.flatnonzero(stored.graph.masks["train"]).tolist() == [0, 3]
-    assert stored.manifest.source["file"] == "ring.txt"
-    assert stored.manifest.source["attached"] == {
-        "features": "x.npy",
-        "labels": "y.csv",
-        "train": "t.npy",
-    }
-    for name, content in before.items():
-        (file,) = (place / "g.graph").rglob(name)
-        assert file.read_bytes() == content
+    given = {"features": "x.npy", "labels": "y.csv", "train": "t.npy"}
+    assert (stored.manifest.source["file"], stored.manifest.source["attached"]) == (
+        "ring.txt",
+        given,
+    )
+    assert all(file.read_bytes() == content for file, content in before.items())
     assert read_partition("g.graph", "rp-2").k == 2
     # The second command gives no features and no masks: both stay.
     run("attach", "g.graph", "--labels", "random:3", "--seed", "1")
@@ -158,11 +139,7 @@ def test_files_attached_to_a_folder_leave_arcs_and_partitions(place):
     assert again.graph.features.tolist() == stored.graph.features.tolist()
     assert again.manifest.class_names == ()
     assert again.manifest.data_id != stored.manifest.data_id
-
-
-def test_what_cannot_be_attached_changes_nothing(place):
-    run("import", "ring.txt", "g.graph", "--labels", "y.npy")
-    before = open_graph("g.graph").manifest
+    # Commands that are refused change nothing.
     np.save("short.npy", np.ones((5, 2)))
     for words, message in (
         ([], "there is nothing to attach"),
@@ -171,7 +148,7 @@ def test_what_cannot_be_attached_changes_nothing(place):
     ):
         assert message in refused("attach", "g.graph", *words)
     assert "there is no graph" in refused("attach", "h.graph", "--features", "x.npy")
-    assert open_graph("g.graph").manifest == before
+    assert open_graph("g.graph").manifest == again.manifest
 
 
 # Ids, and whose row is whose
@@ -180,28 +157,19 @@ def test_what_cannot_be_attached_changes_nothing(place):
 def test_rows_need_ids_where_those_of_the_graph_have_gaps(place):
     (place / "gap.txt").write_text("30 10\n10 20\n")
     np.save("x.npy", np.array([[30], [10], [20]]))
-    message = denied("--features", "x.npy", source="gap.txt")
-    assert "not clear which vertex a row is of" in message
-    assert "10, 20, 30" in message
+    assert "10, 20, 30" in denied("--features", "x.npy", source="gap.txt")
     (place / "ids.txt").write_text("30\n10\n20\n")
     graph = imported("--features", "x.npy", "--ids", "ids.txt", source="gap.txt")
     assert graph.ids.tolist() == graph.features[:, 0].tolist() == [30, 10, 20]
     assert graph.indices.tolist() == [1, 2]
     graph = imported("--features", "x.npy", "--ids", "sorted", source="gap.txt")
-    assert graph.ids.tolist() == [10, 20, 30]
-    assert graph.features[:, 0].tolist() == [30, 10, 20]
-
-
-def test_ids_also_name_vertices_without_arcs_and_must_name_the_others(place):
-    (place / "gap.txt").write_text("30 10\n")
-    (place / "ids.txt").write_text("30\n-7\n10\n")
-    assert imported("--ids", "ids.txt", source="gap.txt").indptr.tolist() == [0, 1, 1, 1]
-    (place / "ids.txt").write_text("30\n7\n")
-    assert "the vertex 10 is not in the file of --ids" in denied(
-        "--ids", "ids.txt", source="gap.txt"
-    )
-    (place / "ids.txt").write_text("30\n10\n30\n")
-    assert "the id 30 occurs twice" in denied("--ids", "ids.txt", source="gap.txt")
+    assert (graph.ids.tolist(), graph.features[:, 0].tolist()) == ([10, 20, 30], [30, 10, 20])
+    # Ids name vertices without arcs too, and must name all others.
+    (place / "ids.txt").write_text("30\n-7\n10\n20\n")
+    assert imported("--ids", "ids.txt", source="gap.txt").indptr.tolist() == [0, 1, 1, 2, 2]
+    for listed, told in (("30\n7\n20\n", "the vertex 10"), ("30\n10\n30\n", "id 30 occurs twice")):
+        (place / "ids.txt").write_text(listed)
+        assert told in denied("--ids", "ids.txt", source="gap.txt")
 
 
 def test_a_column_of_ids_says_whose_row_it_is(place):
@@ -215,35 +183,8 @@ def test_a_column_of_ids_says_whose_row_it_is(place):
     assert "ids, or features?" in denied("--features", "x.csv")
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet"])
-@pytest.mark.parametrize("name", ["id", "node", "user_id", "userId", "index", "__index_level_0__"])
-def test_a_column_of_ids_may_be_anywhere(place, name, form):
-    order = [3, 1, 0, 5, 2, 4]
-    for what, column, values in (
-        ("--features", "f", [10.5 * v for v in order]),
-        ("--targets", "y", [0.5 * v for v in order]),
-        ("--labels", "label", [f"c{v % 2}" for v in order]),
-        ("--train-mask", "train", [v < 2 for v in order]),
-    ):
-        file = place / f"t.{form}"
-        if form == "parquet":
-            pq.write_table(pa.table({column: values, name: order}), file)
-        else:
-            rows = zip(values, order, strict=True)
-            file.write_text(f"{column},{name}\n" + "".join(f"{a},{b}\n" for a, b in rows))
-        graph = imported(*(("--labels", "y.npy") if what == "--train-mask" else ()), what, file)
-        if what == "--train-mask":
-            assert graph.masks["train"].tolist() == [True, True] + [False] * 4
-        elif what == "--labels":
-            assert graph.labels.tolist() == [0, 1] * 3
-        elif what == "--targets":
-            assert graph.targets[:, 0].tolist() == [0.5 * v for v in range(6)]
-        else:
-            assert graph.features.tolist() == [[10.5 * v] for v in range(6)]
-
-
-def test_errors_of_values_say_how_they_are_mended(place):
-    for what, text, says, hint in (
+def test_errors_of_values_name_line_and_column_and_how_they_are_mended(place):
+    for what, text, *says in (
         ("features", "id;f\n1;0,5\n", "line 2: '1;0,5': '0,5' in column 'f'", "0.5, not 0,5"),
         ("features", "id,f\n1;0.5\n", "line 2: '1;0.5' has 1 columns", "by ',', this one by ';'"),
         ("features", "id,f\n1,2\n2,NA\n", "line 3: '2,NA': 'NA' in column 'f'", "fill it in"),
@@ -252,9 +193,7 @@ def test_errors_of_values_say_how_they_are_mended(place):
     ):
         (place / "t.csv").write_text(text)
         said = denied(f"--{what}", "t.csv")
-        assert "t.csv" in said
-        assert says in said
-        assert hint in said
+        assert all(words in said for words in ("t.csv", *says))
 
 
 def test_columns_that_may_both_have_ids(place):
@@ -282,15 +221,8 @@ def test_words_for_missing_labels(place):
         without = ([-1, 0, 1, -1, 0, 1], ("1", "2"))
         assert labelled(words, "--missing-label", word) == without
         assert labelled(words, "--missing-label", "-1")[1] == ("1", "2", word)
-    run("import", "ring.txt", "g.graph", "--force")
-    (place / "y.csv").write_text(
-        "id,label\n" + "".join(f"{v},{'NA' if v else 'a'}\n" for v in range(6))
-    )
-    assert (
-        "label 'NA' is a class like others" in run("attach", "g.graph", "--labels", "y.csv").stderr
-    )
-    run("attach", "g.graph", "--labels", "y.csv", "--missing-label", "NA")
-    assert open_graph("g.graph").graph.labels.tolist() == [0] + [-1] * 5
+    (place / "y.csv").write_text("a\n" + "NA\n" * 5)
+    assert "'NA' is a class like others" in run("attach", "g.graph", "--labels", "y.csv").stderr
 
 
 PEOPLE = "id,age,kind,name,income\n" + "".join(
@@ -299,25 +231,22 @@ PEOPLE = "id,age,kind,name,income\n" + "".join(
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
-@pytest.mark.parametrize("option", [(), ("--labels", "people")])
-def test_features_and_labels_in_one_table(place, form, option):
-    file = place / f"people.{form}"
-    (place / "people.csv").write_text(PEOPLE)
+@pytest.mark.parametrize("name", ["id", "node", "user_id", "userId", "index", "__index_level_0__"])
+def test_one_table_has_all_data_and_ids_anywhere(place, form, name):
+    (place / "people.csv").write_text(PEOPLE.replace("id,", f"{name},", 1))
+    order, file = [3, 1, 0, 5, 2, 4], f"named.{form}"
+    columns = {"h": order, "label": [v % 3 for v in order], "train_mask": [v < 2 for v in order]}
+    pq.write_table(pa.table(columns | {name: order}), "named.parquet")
+    csv.write_csv(pa.table(columns | {name: order}), "named.csv")
     if form == "parquet":
-        pq.write_table(csv.read_csv("people.csv"), file)
-    option = [file if word == "people" else word for word in option]
-    done = run("import", "ring.txt", "g.graph", "--features", file, *option,
-               "--label-column", "kind")  # fmt: skip
-    assert "no features, but texts: 'name'" in done.stderr
+        pq.write_table(csv.read_csv("people.csv"), "people.parquet")
+    words = ["--features", f"people.{form}", "--label-column", "kind"]
+    words += ["--labels", f"people.{form}"] * (name == "id")
+    assert "no features, but texts: 'name'" in run("import", "ring.txt", "g.graph", *words).stderr
     graph = open_graph("g.graph").graph
     np.testing.assert_array_equal(graph.features, [[20 + v, v / 2] for v in range(6)])
-    assert graph.labels.tolist() == [1, 0] * 3
-    assert graph.class_names == ("cat", "dog")
-    # Into a folder that there is, from a table with ordinary names.
-    (place / "named.csv").write_text("id,h,label,train_mask\n" + "".join(
-        f"{v},{v},{v % 3},{int(v < 2)}\n" for v in range(6)))  # fmt: skip
-    words = ("--features", "named.csv", "--labels", "named.csv", "--train-mask", "named.csv")
-    run("attach", "g.graph", *words)
+    assert (graph.labels.tolist(), graph.class_names) == ([1, 0] * 3, ("cat", "dog"))
+    run("attach", "g.graph", "--features", file, "--labels", file, "--train-mask", file)
     graph = open_graph("g.graph").graph
     assert graph.features.tolist() == [[v] for v in range(6)]
     assert graph.labels.tolist() == [0, 1, 2] * 2
@@ -327,17 +256,16 @@ def test_features_and_labels_in_one_table(place, form, option):
 def test_tables_with_a_label_that_are_refused(place):
     (place / "people.csv").write_text(PEOPLE)
     (place / "bare.csv").write_text("0.5,1,cat\n1.5,2,dog\n")
-    said = denied("--features", "people.csv")
-    assert "line 2: the column 'kind' holds 'cat', not a number" in said
-    assert "--label-column kind" in said
-    said = denied("--features", "people.csv", "--label-column", "kinds")
-    assert "unknown column of people.csv 'kinds'" in said
-    assert "did you mean 'kind'?" in said
-    assert "--label-column NAME" in denied("--labels", "people.csv")
-    assert "'cat' in column 3 is not a number" in denied("--features", "bare.csv")
-    for words in ((), ("--features", "random:3"), ("--labels", "random:3")):
-        assert "there is none" in denied("--label-column", "kind", *words)
-    assert "has no columns with names" in denied("--labels", "y.npy", "--label-column", "kind")
+    for words, told in (
+        (["--features", "people.csv"], "--label-column kind"),
+        (["--features", "people.csv", "--label-column", "kinds"], "did you mean 'kind'?"),
+        (["--labels", "people.csv"], "--label-column NAME"),
+        (["--features", "bare.csv"], "'cat' in column 3 is not a number"),
+        (["--label-column", "kind"], "there is none"),
+        (["--label-column", "kind", "--labels", "random:3"], "there is none"),
+        (["--label-column", "kind", "--labels", "y.npy"], "has no columns with names"),
+    ):
+        assert told in denied(*words)
 
 
 def test_a_table_of_labels_may_leave_vertices_out(place):
@@ -354,18 +282,6 @@ def test_a_table_of_labels_may_leave_vertices_out(place):
     assert "the graph has no vertex 7" in denied("--labels", "y.csv")
 
 
-def test_hints_do_not_name_what_was_given_or_is_of_no_use(place):
-    np.save("long.npy", np.ones((9, 1)))
-    assert "--vertices N or --ids FILE" in denied("--features", "long.npy")
-    said = denied("--features", "long.npy", "--vertices", "8")
-    assert "--vertices 8 was given" in said
-    assert "--vertices N" not in said
-    run("import", "ring.txt", "g.graph", "--vertices", "8")
-    assert "--vertices 8 was given" in refused("attach", "g.graph", "--features", "long.npy")
-    sp.save_npz("a.npz", sp.eye(6, format="csr"))
-    assert "hint" not in denied("--features", "long.npy", source="a.npz")
-
-
 def test_duplicates_with_other_weights_are_told(place):
     (place / "twice.txt").write_text("0 1 2\n0 1 3\n0 1 2\n1 2 1\n1 2 1\n2 0 1\n")
     for more in ((), ("--memory", "4GB")):
@@ -376,13 +292,6 @@ def test_duplicates_with_other_weights_are_told(place):
     said = " ".join(run("import", "twice.txt", "h.graph", "--duplicates", "sum").stdout.split())
     assert "3 duplicates added up" in said
     assert "another weight" not in said
-
-
-def test_a_directed_graph_gets_a_word_about_undirected(place):
-    advice = "--undirected adds the reverse of every arc"
-    assert advice in run("import", "ring.txt", "g.graph").stderr
-    for words in (("--undirected",), ("--direction", "out"), ("--direction", "in")):
-        assert advice not in run("import", "ring.txt", "g.graph", "--force", *words).stderr
 
 
 def test_a_heterophilous_graph(place):
@@ -403,19 +312,6 @@ def test_a_heterophilous_graph(place):
     assert "edges is not (m, 2), but (2, 3)" in denied(source="bad.npz")
 
 
-def test_ids_permute_rows_of_formats_that_number_their_vertices(place):
-    np.save("e.npy", np.array([[0, 1, 2], [1, 2, 0]]))
-    (place / "m.mtx").write_text("%%MatrixMarket matrix coordinate pattern general\n3 3 1\n1 2\n")
-    np.save("x3.npy", np.array([[5.0], [6], [7]]))
-    (place / "ids.txt").write_text("2\n0\n1\n")
-    graph = imported("--features", "x3.npy", "--ids", "ids.txt", source="m.mtx")
-    assert graph.features[:, 0].tolist() == [6, 7, 5]
-    assert graph.ids is None
-    graph = imported("--features", "x3.npy", "--ids", "ids.txt", source="e.npy")
-    assert graph.features[:, 0].tolist() == [5, 6, 7]
-    assert graph.ids.tolist() == [2, 0, 1]
-
-
 @pytest.mark.parametrize(
     ("text", "vertices", "n", "first"),
     [("0 4\n", "6", 6, 0), ("1 6\n", "6", 6, 1), ("1 4\n", "0..5", 6, 0), ("1 4\n", "1..6", 6, 1)],
@@ -430,15 +326,17 @@ def test_vertices_without_arcs_can_be_announced(place, text, vertices, n, first)
 
 def test_vertices_that_do_not_fit_are_refused(place):
     (place / "few.txt").write_text("1 4\n")
-    assert "--vertices 0..5 or --vertices 1..6" in denied("--vertices", "6", source="few.txt")
-    assert "there is a vertex 4" in denied("--vertices", "3", source="few.txt")
-    assert "there is a vertex 4" in denied("--vertices", "0..3", source="few.txt")
-    for wrong in ("0", "x", "3..1", "9" * 30):
-        assert f"--vertices {wrong}" in denied("--vertices", wrong, source="few.txt")
-    assert "GiB of memory" in denied("--vertices", "0..2999999999999", source="few.txt")
+    for vertices, told in (
+        ("6", "--vertices 0..5 or --vertices 1..6"), ("3", "there is a vertex 4"),
+        ("0..3", "there is a vertex 4"), ("0..2999999999999", "GiB of memory"),
+        *((wrong, f"--vertices {wrong}") for wrong in ("0", "x", "3..1", "9" * 30)),
+    ):  # fmt: skip
+        assert told in denied("--vertices", vertices, source="few.txt")
+    told = denied("--features", "x.npy", "--vertices", "0..7", source="few.txt")
+    assert "--vertices 0..7 was given" in told
     message = denied("--features", "x.npy", "--ids", "sorted", source="few.txt")
     assert "has 6 rows, the graph has 2 vertices" in message
-    assert "import it with --vertices N or --ids FILE" in message
+    assert "--vertices N or --ids FILE" in message
 
 
 # Columns
@@ -446,17 +344,18 @@ def test_vertices_that_do_not_fit_are_refused(place):
 
 def test_a_column_of_times_is_not_taken_for_weights(place):
     (place / "t.txt").write_text("1 2 1580000000\n2 1 1580000777\n")
-    message = denied(source="t.txt")
-    assert "whole numbers from 1580000000 to 1580000777, weights or something else" in message
-    assert "--columns source,target" in message
+    assert "numbers from 1580000000 to 1580000777" in denied(source="t.txt")
     assert imported("--columns", "source,target", source="t.txt").weights is None
     graph = imported("--columns", "source,target,weight", source="t.txt")
     assert graph.weights.tolist() == [1580000000, 1580000777]
+    (place / "t.txt").write_text("1 2 999\n2 1 5\n")
+    assert imported(source="t.txt").weights.tolist() == [999, 5]
+    (place / "t.txt").write_text("1 2 1000\n2 1 5\n")
+    assert "numbers from 5 to 1000" in denied(source="t.txt")
     (place / "four.txt").write_text("1 2 0.5 1580000000\n")
-    assert "has 4 columns, and it is not clear what they are" in denied(source="four.txt")
-    assert imported("--columns", "target,source,weight", source="four.txt").weights.tolist() == [
-        0.5
-    ]
+    assert "has 4 columns" in denied(source="four.txt")
+    graph = imported("--columns", "target,source,weight", source="four.txt")
+    assert graph.weights.tolist() == [0.5]
 
 
 @pytest.mark.parametrize(
@@ -484,12 +383,7 @@ def test_a_column_of_times_is_not_taken_for_weights(place):
         ("0 1 .5\n1 2 2\n2 0 1\n", {}, [(0, 1), (1, 2), (2, 0)], [0.5, 2, 1]),
         ("0 1 4\n1 2 4\n2 0 4\n", {}, [(0, 1), (1, 2), (2, 0)], [4, 4, 4]),
         ("u v w\n0 1 4\n1 2 3\n2 0 4\n", {}, [(0, 1), (1, 2), (2, 0)], [4, 3, 4]),
-        (
-            "0 1 2\n1 2 0\n2 0 1\n",
-            {"columns": "source,target,weight"},
-            [(0, 1), (1, 2), (2, 0)],
-            [2, 0, 1],
-        ),
+        ("0 1 2\n1 0 0\n", {"columns": "source,target,weight"}, [(0, 1), (1, 0)], [2, 0]),
         ("0 1 2\n1 2 0\n2 0 1\n", {"columns": "-,source,target"}, [(1, 2), (2, 0), (0, 1)], None),
     ],
 )
@@ -502,17 +396,17 @@ def test_lists_of_arcs(tmp_path, text, options, arcs, weights):
     assert weights is None or source.weights.tolist() == weights
 
 
-@pytest.mark.parametrize("columns", [None, "source,relation,target"], ids=["arcs", "triples"])
-def test_ids_that_are_texts_stay_as_they_are_written(tmp_path, columns):
-    path, ids = tmp_path / "e.txt", tmp_path / "ids.txt"
-    path.write_text("07 7\n7 10\n" if columns is None else "07 r 7\n7 s 10\n")
-    ids.write_text("10\n7\n07\n007\n")
-    layout = Layout(columns=columns, string_ids=True, ids=ids)
-    if columns is None:
-        found = read_source(path, layout=layout).ids
-    else:
-        found = triples.read(path, layout).ids["entity"]
-    assert found.tolist() == ["10", "7", "07", "007"]
+def test_ids_that_are_texts_stay_as_they_are_written(place):
+    (place / "ids.txt").write_text("10\n7\n07\n007\n")
+    (place / "e.txt").write_text("07 7\n7 10\n")
+    (named := place / "t.txt").write_text("07 r 7\n7 s 10\n")
+    layout = Layout(string_ids=True, ids=place / "ids.txt")
+    typed = replace(layout, columns="source,relation,target")
+    for found in (
+        read_source("e.txt", layout=layout).ids,
+        triples.read(named, typed).ids["entity"],
+    ):
+        assert found.tolist() == ["10", "7", "07", "007"]
 
 
 @pytest.mark.parametrize(
@@ -535,6 +429,11 @@ def test_ids_that_are_texts_stay_as_they_are_written(tmp_path, columns):
         ("0 1\n" * 9 + "0 \x00 1\n", {}, "line 10: there is a NUL"),
         ("\x1b[2Jred x\nx \x1b[2Jred\n", {"vertices": "3"}, "integers"),
         ("0 1\n1 \x1b[31m\n", {}, r"'1 \\x1b\[31m'"),
+        ("9223372036854775808 2\n1 2\n", {}, "line 1: .* in column 1 is not an integer"),
+        ("0x1f 2\n1 2\n", {}, "line 1: .*'0x1f' in column 1 is not an integer"),
+        ("1,2\n0x1f,2\n", {}, "line 2: .*'0x1f' in column 1 is not an integer"),
+        ("x7 2\n1 2\n2 1\n", {}, "line 1: .*'x7' in column 1 is not an integer(.|\n)*--string-ids"),
+        ("1,2\nNA,2\n", {}, "line 2: .*'NA' in column 1 is not an integer(.|\n)*leave the row out"),
     ],
 )
 def test_lists_of_arcs_that_are_refused(tmp_path, text, options, message):
@@ -543,29 +442,6 @@ def test_lists_of_arcs_that_are_refused(tmp_path, text, options, message):
     caught = refuses(message, read_source, path, layout=Layout(**options))
     assert "\x1b" not in str(caught)
     assert "\n" not in caught.message
-
-
-@pytest.mark.parametrize("rest", ["1 2\n2 1\n", "1,2\n2,1\n", "1\t2\n2\t1\n"])
-@pytest.mark.parametrize(
-    "word",
-    ["9223372036854775808", "1e+05", "1.0", "NA", "nan", "?", "1_000", "0x1f", "x7", "9f86d0"],
-)
-def test_a_first_row_that_is_no_header_has_the_error_of_any_row(tmp_path, word, rest):
-    path, separator = tmp_path / "e.txt", rest[1]
-    rows = rest.splitlines(keepends=True)
-    first = f"{word}{separator}2\n"
-    for text, line in ((first + rest, 1), (rows[0] + first + rows[1], 2)):
-        path.write_text(text)
-        message = rf"line {line}: .*{re.escape(repr(word))} in column 1 is not an integer"
-        caught = refuses(message, read_source, path)
-        missing = word in ("NA", "nan", "?")
-        number = word in ("1e+05", "1.0", "1_000", "0x1f")
-        assert ("--string-ids" in caught.hint) == (not missing and not number)
-        assert ("leave the row out" in caught.hint) == missing
-        stream = open_stream(path, "edges", Layout(), Reading())
-        refuses(message, list, stream.pieces)
-        found = read_source(path, layout=Layout(string_ids=True, header=False))
-        assert found.ids[found.source].tolist().count(word) == 1
 
 
 @pytest.mark.parametrize(
@@ -608,55 +484,6 @@ def test_comments_and_headers_among_rows(tmp_path, text, options, found):
     assert list(ends) == found
 
 
-def test_comments_are_counted(place):
-    (place / "e.txt").write_text("# Nodes: 2\n0 1\n# within\n1 2\n")
-    (place / "x.csv").write_text("# of 2024\nid,f\n2,1\n0,3\n1,2\n")
-    for more in ((), ("--memory", "4GB")):
-        done = run("import", "e.txt", "g.graph", "--force", "--features", "x.csv", *more)
-        assert "comments │ 2 lines" in done.stdout
-        assert "x.csv: 1 lines are comments" in done.stderr
-        assert open_graph("g.graph").manifest.source["comments"] == 2
-    assert "comments" in run("info", "g.graph").stdout
-
-
-def test_text_ids_are_kept(place):
-    (place / "s.csv").write_text('Ärger,b\nb,"c, d"\n')
-    graph = imported("--no-header", source="s.csv")
-    assert graph.ids.tolist() == ["b", "c, d", "Ärger"]
-    (place / "x.csv").write_text("id;f\nÄrger;1\nc, d;2\nb;3\n")
-    graph = imported("--no-header", "--features", "x.csv", source="s.csv")
-    assert graph.features[:, 0].tolist() == [3, 2, 1]
-
-
-@settings(max_examples=100, suppress_health_check=list(HealthCheck))
-@given(
-    data=st.data(),
-    text=st.booleans(),
-    separator=st.sampled_from([" ", "\t", ",", ";"]),
-    end=st.sampled_from(["\n", "\r\n", "\r"]),
-    header=st.booleans(),
-    weighted=st.booleans(),
-    mark=st.booleans(),
-)
-def test_any_list_of_arcs_comes_back(tmp_path, data, text, separator, end, header, weighted, mark):
-    letters = st.text("abßé", min_size=1, max_size=3)
-    end_of_arc = letters if text else st.integers(-(2**63), 2**63 - 1)
-    pairs = data.draw(st.lists(st.tuples(end_of_arc, end_of_arc), min_size=1, max_size=20))
-    weights = [data.draw(st.floats(-99, 99)) for _ in pairs]
-    lines = [separator.join(["source", "target", "weight"][: 2 + weighted])] if header else []
-    for (i, j), weight in zip(pairs, weights, strict=True):
-        lines.append(separator.join([str(i), str(j), repr(weight)][: 2 + weighted]))
-    path = tmp_path / "any.txt"
-    path.write_text(end.join(lines) + end, "utf-8-sig" if mark else "utf-8", newline="")
-    # Texts of letters only never look like a header unless the first two are unique.
-    source = read_source(path, layout=Layout(header=header))
-    names = np.arange(source.n) if source.ids is None else source.ids
-    found = list(zip(names[source.source].tolist(), names[source.target].tolist(), strict=True))
-    assert found == pairs
-    assert sorted(set(names.tolist())) == names.tolist()
-    assert (source.weights.tolist() == weights) if weighted else source.weights is None
-
-
 # Other forms of arcs and features
 
 
@@ -682,19 +509,10 @@ def test_the_summary_says_what_came_out(place):
     np.save("t.npy", np.array([0, 2]))
     words = ["--features", "x.npy", "--labels", "y.npy", "--train-mask", "t.npy"]
     text = run("import", "ring.txt", "g.graph", *words).output
-    for line in (
-        "g.graph",
-        "6, directed",
-        "row i is vertex i",
-        "1 columns, from 0 to 5, 16.7% zeros",
-        "2 (3: 2, 9: 3)",
-        "1 vertices without a label",
-        "train 2",
-    ):
-        assert line in text
+    told = ("6, directed", "from 0 to 5, 16.7% zeros", "2 (3: 2, 9: 3)", "1 vertices", "train 2")
+    assert all(words in text for words in told)
     facts = json.loads(run("import", "ring.txt", "h.graph", *words, "--json").stdout)["summary"]
-    assert facts["classes"] == {"3": 2, "9": 3}
-    assert facts["masks"] == {"train": 2}
+    assert (facts["classes"], facts["masks"]) == ({"3": 2, "9": 3}, {"train": 2})
 
 
 OPTIONS = {
@@ -704,57 +522,43 @@ OPTIONS = {
     "vertices": ["--vertices", "3"],
     "ids": ["--ids", "ids.txt"],
     "ids of rows": ["--ids", "ids.txt", "--features", "x3.npy"],
-    "sorted": ["--ids", "sorted", "--features", "x3.npy"],
-    "numbers": ["--mask-numbers", "rows", "--labels", "random:2", "--test-mask", "t.npy"],
     "undirected": ["--undirected", "--direction", "out", "--duplicates", "sum"],
 }
-OF_ROWS = {"ids of rows", "sorted", "numbers", "undirected"}
-TAKEN = {
-    "txt": set(OPTIONS),
-    "npy": set(OPTIONS) - {"columns", "header", "string_ids"},
-    "mtx": OF_ROWS,
-    "gnn.npz": OF_ROWS,
-    "scipy.npz": OF_ROWS,
-}
+OF_ROWS = {"ids of rows", "undirected"}
+TAKEN = {"txt": set(OPTIONS), "npy": {"vertices", "ids", *OF_ROWS}}
+TAKEN |= dict.fromkeys(("mtx", "gnn.npz", "scipy.npz"), OF_ROWS)
+
+
+@pytest.fixture
+def forms(place):
+    """A ring of three vertices in every form."""
+    matrix = sp.csr_array(np.array([[0, 1, 0], [0, 0, 1], [1, 0, 0]]))
+    pairs = np.column_stack(matrix.nonzero())
+    np.save("a.npy", pairs)
+    sp.save_npz("a.scipy.npz", matrix)
+    parts = ("data", "indices", "indptr", "shape")
+    np.savez("a.gnn.npz", **{f"adj_{part}": getattr(matrix, part) for part in parts})
+    np.savetxt("a.txt", pairs, "%d")
+    head = "%%MatrixMarket matrix coordinate pattern general\n3 3 3\n"
+    (place / "a.mtx").write_text(head + "".join(f"{i} {j}\n" for i, j in pairs + 1))
+    (place / "ids.txt").write_text("2\n0\n1\n")
+    np.save("x3.npy", np.array([[2.0], [0.0], [1.0]]))
 
 
 @pytest.mark.parametrize("form", TAKEN)
-@pytest.mark.parametrize("option", OPTIONS)
-def test_every_format_takes_or_refuses_every_option(place, form, option):
-    matrix = sp.csr_array(np.array([[0, 1, 0], [0, 0, 1], [1, 0, 0]]))
-    pairs = np.column_stack(matrix.nonzero())
-    if form == "npy":
-        np.save("a.npy", pairs)
-    elif form == "scipy.npz":
-        sp.save_npz("a.scipy.npz", matrix)
-    elif form == "gnn.npz":
-        parts = ("data", "indices", "indptr", "shape")
-        np.savez("a.gnn.npz", **{f"adj_{part}": getattr(matrix, part) for part in parts})
-    else:
-        head = "%%MatrixMarket matrix coordinate pattern general\n3 3 3\n"
-        text = "".join(f"{i} {j}\n" for i, j in pairs + (form == "mtx"))
-        (place / f"a.{form}").write_text(head + text if form == "mtx" else text)
-    (place / "ids.txt").write_text("2\n0\n1\n")
-    np.save("x3.npy", np.array([[2.0], [0.0], [1.0]]))
-    np.save("t.npy", np.array([1]))
-    if option not in TAKEN[form]:
-        message = denied(*OPTIONS[option], source=f"a.{form}")
-        expected = "but there is no file" if option == "ids" else "is for edges"
-        assert expected in message
-        return
-    graph = imported(*OPTIONS[option], source=f"a.{form}")
-    names = np.arange(3) if graph.ids is None else graph.ids.astype(int)
-    found = {
-        (int(names[i]), int(names[j])) for i, j in zip(*graph.adjacency().nonzero(), strict=True)
-    }
-    arcs = set(map(tuple, pairs.tolist()))
-    assert found == (arcs | {(j, i) for i, j in arcs} if option == "undirected" else arcs)
-    if option == "ids of rows":
-        assert graph.features[:, 0].tolist() == names.tolist()
-    elif option == "sorted":
-        assert graph.features[:, 0].tolist() == [2, 0, 1]
-    elif option == "numbers":
-        assert np.flatnonzero(graph.masks["test"]).tolist() == [1]
+def test_every_format_takes_or_refuses_every_option(forms, form):
+    arcs = {(0, 1), (1, 2), (2, 0)}
+    for option, words in OPTIONS.items():
+        if option not in TAKEN[form]:
+            expected = "but there is no file" if option == "ids" else "is for edges"
+            assert expected in denied(*words, source=f"a.{form}")
+            continue
+        graph = imported(*words, source=f"a.{form}")
+        names = np.arange(3) if graph.ids is None else graph.ids.astype(int)
+        ends = (names[of].tolist() for of in graph.adjacency().nonzero())
+        both = arcs | {(j, i) for i, j in arcs} if option == "undirected" else arcs
+        assert {*zip(*ends, strict=True)} == both
+        assert option != "ids of rows" or graph.features[:, 0].tolist() == names.tolist()
 
 
 # Every kind of file that features, labels, masks and ids can come in
@@ -766,104 +570,87 @@ VALUES = {
 }
 
 
-def written(folder, what, form):
+def written(folder, what):
+    """Name of each file with the values, which all forms of it have."""
     values = VALUES[what]
-    path = folder / f"{what}.{form}"
-    text = "\n".join(",".join(map(str, np.atleast_1d(row).tolist())) for row in values) + "\n"
-    if form == "npy":
-        np.save(path, values)
-    elif form == "npy.gz":
-        np.save(folder / "a.npy", np.asfortranarray(values))
-        path.write_bytes(gzip.compress((folder / "a.npy").read_bytes()))
-    elif form == "npz":
-        np.savez_compressed(path, values)
-    elif form == "named.npz":
-        name = {"train-mask": "train_mask"}.get(what, what)
-        np.savez(path, **{name: values}, more=np.ones(3), edge_index=np.ones((2, 2), int))
-    elif form == "csr.npz":
-        sp.save_npz(path, sp.csr_matrix(values))
-    elif form == "csr_array.npz":
-        sp.save_npz(path, sp.csr_array(values), compressed=False)
-    elif form == "csv":
-        path.write_text(text)
-    elif form == "header.csv":
-        path.write_text(",".join(["a", "b"][: len(text.split()[0].split(","))]) + "\n" + text)
-    elif form == "pandas.csv":  # DataFrame.to_csv
-        lines = [f"{i},{line}" for i, line in enumerate(text.split())]
-        names = ["", "0", "1"] if what == "features" else ["", "label"]
-        path.write_text(",".join(names) + "\n")
-        path.write_text(path.read_text() + "\n".join(reversed(lines)) + "\n")
-    elif form == "tsv":
-        path.write_text(text.replace(",", "\t").replace("\n", "\r\n"))
-    elif form == "csv.gz":
-        path.write_bytes(gzip.compress(text.replace(",", " ").encode()))
-    return path
+    rows = [",".join(map(str, np.atleast_1d(row).tolist())) for row in values]
+    text, names = "\n".join(rows) + "\n", ["a", "b"][: rows[0].count(",") + 1]
+    np.save(folder / "plain.npy", values)
+    np.save(folder / "f.npy", np.asfortranarray(values))
+    (folder / "x.npy.gz").write_bytes(gzip.compress((folder / "f.npy").read_bytes()))
+    np.savez_compressed(folder / "x.npz", values)
+    named = {what.replace("-", "_"): values, "more": np.ones(3), "edge_index": np.ones((2, 2), int)}
+    np.savez(folder / "named.npz", **named)
+    (folder / "x.csv").write_text(text)
+    (folder / "header.csv").write_text("\n".join([",".join(names), text]))
+    (folder / "x.tsv").write_text(text.replace(",", "\t").replace("\n", "\r\n"))
+    (folder / "x.csv.gz").write_bytes(gzip.compress(text.replace(",", " ").encode()))
+    found = ["plain.npy", "x.npy.gz", "x.npz", "named.npz", "x.csv", "header.csv", "x.tsv"]
+    if what == "features":
+        sp.save_npz(folder / "csr.npz", sp.csr_matrix(values))
+        sp.save_npz(folder / "array.npz", sp.csr_array(values), compressed=False)
+        found += ["csr.npz", "array.npz"]
+    # As pandas writes it, in another order.
+    names = ["0", "1"] if what == "features" else ["label"]
+    lines = [f"{i},{row}" for i, row in enumerate(rows)][::-1]
+    (folder / "pandas.csv").write_text("\n".join([",".join(["", *names]), *lines]) + "\n")
+    return [*found, "x.csv.gz", "pandas.csv"]
 
 
-FORMS = ["npy", "npy.gz", "npz", "named.npz", "csv", "header.csv", "pandas.csv", "tsv", "csv.gz"]
+@pytest.mark.parametrize("what", VALUES)
+def test_every_kind_of_file(place, what):
+    (place / "ids.txt").write_text("5\n4\n3\n2\n1\n0\n")
+    words = [] if what == "labels" else ["--labels", "y.npy"]
+    np.save("y.npy", VALUES["labels"])
+    for file in written(place, what):
+        for more in ([], ["--ids", "ids.txt"]):  # ids 5, 4 … in that order, the rows as they are
+            if file == "pandas.csv" and more:
+                told = denied(*words, f"--{what}", file, *more)
+                assert "has a column of ids, so --ids is not for it" in told
+                continue
+            graph = imported(*words, f"--{what}", file, *more)
+            found = graph.masks["train"] if what == "train-mask" else getattr(graph, what)
+            np.testing.assert_array_equal(found, VALUES[what])
+            assert graph.ids is None if not more else graph.ids.tolist() == [5, 4, 3, 2, 1, 0]
 
 
-@pytest.mark.parametrize(
-    ("what", "form"),
-    [
-        *((what, form) for what in VALUES for form in FORMS),
-        ("features", "csr.npz"),
-        ("features", "csr_array.npz"),
-    ],
-)
-def test_every_kind_of_file(place, what, form):
-    path = written(place, what, form)
-    words = [] if what == "labels" else ["--labels", written(place, "labels", "npy")]
-    graph = imported(*words, f"--{what}", path)
-    found = graph.masks["train"] if what == "train-mask" else getattr(graph, what)
-    np.testing.assert_array_equal(found, VALUES[what])
-    ids = place / "ids.txt"
-    ids.write_text("5\n4\n3\n2\n1\n0\n")
-    words += [f"--{what}", path, "--ids", ids]
-    if form == "pandas.csv":
-        assert "has a column of ids, so --ids is not for it" in denied(*words)
-    else:
-        graph = imported(*words)  # ids 5, 4 … in that order, and the rows as they are
-        found = graph.masks["train"] if what == "train-mask" else getattr(graph, what)
-        np.testing.assert_array_equal(found, VALUES[what])
-        assert graph.ids.tolist() == [5, 4, 3, 2, 1, 0]
+TABLES = {
+    "1,2\n3\n": "line 2: '3' has 1 columns, not 2",
+    "1,2\n\n3,x\n": "line 3: '3,x': 'x' in column 2 is not a number",
+    "a,b\nc,d\n": "line 1: 'a,b' is not 2 numbers",
+    "": "holds no features",
+    "id\n1\n": "a column of ids, but no features",
+    "id,a\n1,2\n1,3\n": "the id 1 occurs twice",
+    "1,nan\n": "features of vertex 0, column 1 are not finite",
+    "1,1e39\n": "features of vertex 0, column 1 are not finite",
+    "id,a\n1,2\n1\n": "line 3: '1' has 1 columns",
+    "id,a,b\nx,,2\ny,3,4\n": "line 2: 'x,,2': '' in column 'a' is not a number",
+    "id,a,b\nx,1,2\ny,,4\n": "line 3: 'y,,4': '' in column 'a' is not a number",
+}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("1,2\n3\n", "line 2: '3' has 1 columns, not 2"),
-        ("1,2\n\n3,x\n", "line 3: '3,x': 'x' in column 2 is not a number"),
-        ("a,b\nc,d\n", "line 1: 'a,b' is not 2 numbers"),
-        ("", "holds no features"),
-        ("id\n1\n", "a column of ids, but no features"),
-        ("id,a\n1,2\n1,3\n", "the id 1 occurs twice"),
-        ("1,nan\n", "features of vertex 0, column 1 are not finite"),
-        ("1,1e39\n", "features of vertex 0, column 1 are not finite"),
-        ("id,a\n1,2\n1\n", "line 3: '1' has 1 columns"),
-        ("1;0,5\n", "line 1"),
-        ("id,a,b\nx,,2\ny,3,4\n", "line 2: 'x,,2': '' in column 'a' is not a number"),
-        ("id,a,b\nx,1,2\ny,,4\n", "line 3: 'y,,4': '' in column 'a' is not a number"),
-    ],
-)
-def test_tables_of_features_that_are_refused(tmp_path, text, message):
+@pytest.mark.parametrize("text", TABLES)
+def test_tables_of_features_that_are_refused(tmp_path, text):
     (tmp_path / "x.csv").write_text(text)
-    caught = refuses(message, read_features, tmp_path / "x.csv")
+    caught = refuses(TABLES[text], read_features, tmp_path / "x.csv")
     assert "x.csv" in caught.message
     assert "\n" not in caught.message
 
 
-def test_archives_that_can_be_read_in_two_ways_are_refused(place):
+def test_arrays_that_are_not_as_they_are_read_are_refused(place):
     np.savez("a.npz", one=np.ones((6, 2)), two=np.ones((6, 2)))
-    message = denied("--features", "a.npz")
-    assert "a.npz holds 'one', 'two': it is not clear which array to read" in message
+    assert "a.npz holds 'one', 'two'" in denied("--features", "a.npz")
     sp.save_npz("coo.npz", sp.coo_matrix(np.eye(6)))
-    assert "a sparse matrix in the form 'coo', only csr" in denied("--features", "coo.npz")
-    (place / "x.npz").write_text("1 2\n")
+    assert "in the form 'coo', only csr" in denied("--features", "coo.npz")
+    np.save("turned.npy", np.ones((2, 6)))
+    assert "transpose its (2, 6)" in denied("--features", "turned.npy")
+    np.save("matrix.npy", np.ones((6, 6), int))
+    assert "scipy.sparse.save_npz" in denied(source="matrix.npy")
+    np.savez("mine.npz", edge_index=np.ones((2, 6), int), x=np.ones((6, 2)))
+    assert "gcnmpi.graph.from_arrays" in denied(source="mine.npz")
     np.save("x.npy", np.ones((6, 2)))
     (place / "x.npy").rename("x.csv")  # the content decides, not the name
     assert imported("--features", "x.csv").features.shape == (6, 2)
-    assert "has 1 rows, the graph has 6" in denied("--features", "x.npz")
 
 
 def test_an_adjacency_matrix_of_scipy(place):
@@ -871,25 +658,24 @@ def test_an_adjacency_matrix_of_scipy(place):
     sp.save_npz("a.npz", matrix)
     source = read_source("a.npz")
     assert (source.n, arcs_of(source), source.weights.tolist()) == (4, [(0, 1), (2, 0)], [1, 2.5])
-    assert "is for edges, npy" in denied("--vertices", "4", source="a.npz")
-    sp.save_npz("a.npz", matrix.tocoo())
-    assert "only csr is read" in denied(source="a.npz")
-    sp.save_npz("a.npz", sp.csr_array((2, 3)))
-    assert "is 2 x 3, not square" in denied(source="a.npz")
-    np.savez("a.npz", indptr=np.array([0, 1]))
-    assert "has no array adj_indptr; it holds 'indptr'" in denied(source="a.npz")
-    (place / "a.npz").write_text("0 1\n")
-    assert "a.npz is not an npz file" in denied(source="a.npz")
+    for save, given, told in (
+        (sp.save_npz, matrix.tocoo(), "only csr is read"),
+        (sp.save_npz, sp.csr_array((2, 3)), "is 2 x 3, not square"),
+        (lambda file, a: np.savez(file, indptr=a), np.array([0, 1]), "has no array adj_indptr"),
+        (lambda file, a: (place / file).write_text(a), "0 1\n", "a.npz is not an npz file"),
+    ):
+        save("a.npz", given)
+        assert told in denied(source="a.npz")
 
 
-@pytest.mark.parametrize("style", ["{}_{}", "{}_matrix.{}"])
-@pytest.mark.parametrize("names", ["class_names", "idx_to_class"])
+@pytest.mark.parametrize(
+    ("style", "names"), [("{}_{}", "class_names"), ("{}_matrix.{}", "idx_to_class")]
+)
 def test_relatives_of_gnn_benchmark(place, style, names):
-    adjacency = sp.csr_array(np.array([[0, 1], [1, 0]], np.float32))
-    attributes = sp.csr_array(np.array([[0, 2], [1, 0]], np.float32))
     arrays = {"labels": np.array([1, 0]), names: np.array(["cat", "dog"])}
     arrays["node_names"] = np.array([None, {}], object)  # not touched
-    for name, matrix in (("adj", adjacency), ("attr", attributes)):
+    for name, dense in (("adj", [[0, 1], [1, 0]]), ("attr", [[0, 2], [1, 0]])):
+        matrix = sp.csr_array(np.array(dense, np.float32))
         for part in ("data", "indices", "indptr", "shape"):
             arrays[style.format(name, part)] = np.array(getattr(matrix, part))
     np.savez("b.npz", **arrays)
@@ -899,15 +685,3 @@ def test_relatives_of_gnn_benchmark(place, style, names):
     assert (graph.labels.tolist(), graph.class_names) == ([1, 0], ("cat", "dog"))
     np.savez("b.npz", **arrays | {names: np.array([{}, None], object)})
     assert imported(source="b.npz").class_names is None
-
-
-def test_hints_of_arrays_that_are_not_as_they_are_read(place):
-    (place / "people.csv").write_text("id,age,kind\n0,,cat\n1,2,dog\n")
-    said = denied("--features", "people.csv", "--label-column", "kind")
-    assert "people.csv, line 2: '0,,cat': '' in column 'age' is not a number" in said
-    np.save(place / "turned.npy", np.ones((2, 6)))
-    assert "transpose its (2, 6)" in denied("--features", "turned.npy")
-    np.save(place / "matrix.npy", np.ones((6, 6), int))
-    assert "scipy.sparse.save_npz" in denied(source="matrix.npy")
-    np.savez(place / "mine.npz", edge_index=np.ones((2, 6), int), x=np.ones((6, 2)))
-    assert "gcnmpi.graph.from_arrays" in denied(source="mine.npz")

@@ -77,26 +77,23 @@ def same(found, kind, expected):
 
 @pytest.mark.parametrize("write", [write_numpy, write_old, write_tensors])
 def test_a_split_of_ogb(tmp_path, path, write):
-    folder = write_split(tmp_path / "ogbl" / "split" / "time", write)
-    for given in (folder, tmp_path / "ogbl"):
-        result = run("pairs", path, "--from", given, "--force")
-        assert "not read: 'weight', 'year'" in result.stderr
+    root = tmp_path / "ogbl"
+    folder = write_split(root / "split" / "time", write)
+    for given in (folder, root):
+        assert "not read: 'weight', 'year'" in run("pairs", path, "--from", given, "--force").stderr
         found = read_pairs(path, "links")
         same(found, "positives", PAIRS)
         same(found, "negatives", NEGATIVES)
-        assert not found.directed
-        assert found.seed is None
-        assert found.made == f"from {given.name}"
-
-
-def test_a_folder_of_ogb_with_pairs_is_imported_and_then_its_split(tmp_path):
-    write_text(tmp_path / "ogbl", N, PAIRS["train"])
-    write_split(tmp_path / "ogbl" / "split" / "time", write_numpy)
+        assert (found.directed, found.seed, found.made) == (False, None, f"from {given.name}")
+    # The graph comes from the same folder.
+    write_text(root, N, PAIRS["train"])
     graph = tmp_path / "ogbl.graph"
-    assert "split/time" in run("import", tmp_path / "ogbl", graph, "--undirected").stdout
-    facts = as_json("pairs", graph, "--from", tmp_path / "ogbl")
-    assert facts["positives"] == {"train": 40, "val": 7, "test": 13}
-    assert facts["arcs"] == {"train": 40, "val": 0, "test": 0}
+    assert "split/time" in run("import", root, graph, "--undirected").stdout
+    assert as_json("pairs", graph, "--from", root)["arcs"] == {"train": 40, "val": 0, "test": 0}
+    write(folder / "train.pt", {"edge": PAIRS["train"], "edge_neg": PAIRS["train"][:39]})
+    told = run("pairs", graph, "--from", folder, "--force").stderr
+    assert "39 negatives to train on, for 40 pairs: left out" in told
+    assert read_pairs(graph, "links").negatives.keys() == {"val", "test"}
 
 
 def test_sources_with_candidates_of_their_own(tmp_path, path):
@@ -127,21 +124,15 @@ def test_triples_with_candidates_of_both_ends(tmp_path, path):
             found |= {"head_neg": negatives[mask][0], "tail_neg": negatives[mask][1]}
         return found
 
-    content = {THEIRS[mask]: wikikg(mask) for mask in MASKS}
     (tmp_path / "kg").mkdir()
-    write_numpy(tmp_path / "kg" / "split_dict.pt", content)
+    write_numpy(tmp_path / "kg" / "split_dict.pt", {THEIRS[mask]: wikikg(mask) for mask in MASKS})
     assert as_json("pairs", path, "--from", tmp_path / "kg")["relations"] == 4
     found = read_pairs(path, "links")
     same(found, "relations", relations)
-    both = {mask: np.hstack([tail, head]) for mask, (head, tail) in negatives.items()}
-    same(found, "candidates", both)
+    same(found, "candidates", {m: np.hstack([tail, head]) for m, (head, tail) in negatives.items()})
     assert found.replaced == "both"
-    write_numpy(
-        tmp_path / "types.pt", {m: wikikg("val") | {"head_type": 1} for m in THEIRS.values()}
-    )
-    write_split(
-        tmp_path / "types", write_numpy, lambda mask: wikikg(mask) | {"head_type": np.ones(1)}
-    )
+    typed = lambda mask: wikikg(mask) | {"head_type": np.ones(1)}  # noqa: E731
+    write_split(tmp_path / "types", write_numpy, typed)
     text = refused("pairs", path, "--from", tmp_path / "types", "--force")
     assert "vertices of several types" in text
 
@@ -150,18 +141,12 @@ def labelled(mask, split=False, relations=False):
     """The fields that RandomLinkSplit adds to a graph."""
     negatives = PAIRS["train"][::-1] if mask == "train" else NEGATIVES[mask]
     positive = np.arange(len(PAIRS[mask])) % 3 + 1 if relations else np.ones(len(PAIRS[mask]))
-    if split:
-        return {
-            "pos_edge_label_index": PAIRS[mask].T.copy(),
-            "pos_edge_label": positive,
-            "neg_edge_label_index": negatives.T.copy(),
-            "neg_edge_label": np.zeros(len(negatives), positive.dtype),
-        }
-    label = np.append(positive, np.zeros(len(negatives), positive.dtype))
-    return {
-        "edge_label_index": np.concatenate([PAIRS[mask], negatives]).T.copy(),
-        "edge_label": label,
-    }
+    none = np.zeros(len(negatives), positive.dtype)
+    if not split:
+        index = np.concatenate([PAIRS[mask], negatives]).T.copy()
+        return {"edge_label_index": index, "edge_label": np.append(positive, none)}
+    fields = {"pos_edge_label_index": PAIRS[mask].T.copy(), "pos_edge_label": positive}
+    return fields | {"neg_edge_label_index": negatives.T.copy(), "neg_edge_label": none}
 
 
 @pytest.mark.parametrize("split", [False, True])
@@ -172,17 +157,10 @@ def test_graphs_of_random_link_split(tmp_path, path, split, relations):
         fields = labelled(mask, split, relations)
         tensors = {name: tensor(f"{mask}-{name}", array) for name, array in fields.items()}
         storages |= {f"{mask}-{name}": array.tobytes() for name, array in fields.items()}
-        kind = instance(f"{module}.storage", "AttrType", None)
-        store = {
-            "_mapping": tensors,
-            "_cached_attr": instance("collections", "defaultdict", {kind: set()}),
-        }
-        state = {"_store": instance(f"{module}.storage", "GlobalStorage", store)}
+        state = {"_store": instance(f"{module}.storage", "GlobalStorage", {"_mapping": tensors})}
         parts.append(instance(f"{module}.data", "Data", state))
     write_torch(tmp_path / "split.pt", tuple(parts), storages)
     run("pairs", path, "--from", tmp_path / "split.pt")
-    expected = {"train": PAIRS["train"][::-1], **NEGATIVES}
-    relation = {mask: np.arange(len(PAIRS[mask])) % 3 for mask in MASKS} if relations else {}
 
     def data(mask):
         fields = labelled(mask, split, relations) | {"num_nodes": N}
@@ -192,20 +170,10 @@ def test_graphs_of_random_link_split(tmp_path, path, split, relations):
     objects = pairs_of(*map(data, MASKS), graph_id=graph_id, directed=False)
     for found in (read_pairs(path, "links"), objects):
         same(found, "positives", PAIRS)
-        same(found, "negatives", expected)
-        same(found, "relations", relation)
-    stored = write_pairs(path, objects, force=True)
-    assert stored.id == read_pairs(path, "links").id
-
-
-def test_negatives_to_train_on_that_belong_to_no_pair_are_left_out(tmp_path, path):
-    write_split(
-        tmp_path / "split", write_numpy,
-        lambda mask: {"edge": PAIRS[mask], "edge_neg": PAIRS["train"][:39]},
-    )  # fmt: skip
-    result = run("pairs", path, "--from", tmp_path / "split")
-    assert "39 negatives to train on, for 40 pairs: left out" in result.stderr
-    assert read_pairs(path, "links").negatives.keys() == {"val", "test"}
+        same(found, "negatives", {"train": PAIRS["train"][::-1], **NEGATIVES})
+        kinds = {mask: np.arange(len(PAIRS[mask])) % 3 for mask in MASKS} if relations else {}
+        same(found, "relations", kinds)
+    assert write_pairs(path, objects, force=True).id == read_pairs(path, "links").id
 
 
 def write_table(file, array, header=""):
@@ -227,46 +195,38 @@ def write_list(file, array):
 
 @pytest.mark.parametrize("suffix", ["npy", "parquet", "csv", "csv.gz"])
 def test_lists_of_pairs_and_ids(tmp_path, path, suffix):
-    ids = RNG.permutation(N) + 100
-    table = ids[PAIRS["train"]]
+    ids, folder = RNG.permutation(N) + 100, tmp_path / "folder"
+    folder.mkdir()
     for mask in MASKS:
-        write_list(tmp_path / f"{mask}.{suffix}", ids[PAIRS[mask]])
+        write_list(folder / f"{mask}.{suffix}", ids[PAIRS[mask]])
     for mask in NEGATIVES:
         write_list(tmp_path / f"{mask}-negatives.{suffix}", ids[NEGATIVES[mask]])
     candidates = RNG.integers(0, N, (len(PAIRS["test"]), 4))
     np.save(tmp_path / "candidates.npy", ids[candidates])
-    graph = replace(open_graph(path).graph, ids=ids)
-    make_folder(tmp_path / "ids.graph", graph)
-    words = [f"--{mask}={tmp_path}/{mask}.{suffix}" for mask in MASKS]
+    graph = make_folder(tmp_path / "ids.graph", replace(open_graph(path).graph, ids=ids))
+    words = [f"--{mask}={folder}/{mask}.{suffix}" for mask in MASKS]
     words += [f"--{mask}-negatives={tmp_path}/{mask}-negatives.{suffix}" for mask in NEGATIVES]
-    run("pairs", tmp_path / "ids.graph", *words, "--test-candidates", tmp_path / "candidates.npy")
-    found = read_pairs(tmp_path / "ids.graph", "links")
+    run("pairs", graph, *words, "--test-candidates", tmp_path / "candidates.npy")
+    found = read_pairs(graph, "links")
     same(found, "positives", PAIRS)
     same(found, "negatives", NEGATIVES)
     same(found, "candidates", {"test": candidates})
     assert found.made == f"from train.{suffix}"
     # The same in a folder; the first vertex has no such number without ids.
-    (tmp_path / "folder").mkdir()
-    for mask in MASKS:
-        (tmp_path / f"{mask}.{suffix}").rename(tmp_path / "folder" / f"{mask}.{suffix}")
-    run("pairs", tmp_path / "ids.graph", "--from", tmp_path / "folder", "--name", "again")
-    same(read_pairs(tmp_path / "ids.graph", "again"), "positives", PAIRS)
-    text = refused("pairs", path, "--from", tmp_path / "folder")
-    assert "names a vertex outside 0..29" in text
-    table[0, 0] = 99
-    write_list(tmp_path / "folder" / f"train.{suffix}", table)
-    text = refused("pairs", tmp_path / "ids.graph", "--from", tmp_path / "folder", "--force")
-    assert "train names the vertex 99, which the graph does not have" in text
+    run("pairs", graph, "--from", folder, "--name", "again")
+    same(read_pairs(graph, "again"), "positives", PAIRS)
+    assert "names a vertex outside 0..29" in refused("pairs", path, "--from", folder)
+    write_list(folder / f"train.{suffix}", np.append(ids[PAIRS["train"]], [[99, ids[0]]], axis=0))
+    told = refused("pairs", graph, "--from", folder, "--force")
+    assert "train names the vertex 99, which the graph does not have" in told
 
 
-@pytest.mark.parametrize("suffix", ["txt", "tsv", "parquet", "npy"])
-def test_triples_of_texts(tmp_path, suffix):
-    names = np.array([f"city {i}" for i in range(N)])
-    graph = make_folder(tmp_path / "g.graph", replace(from_arcs(N, [(0, 1)]), ids=names))
+@pytest.mark.parametrize("suffix", ["txt", "parquet", "npy"])
+def test_triples_of_texts(tmp_path, path, suffix):
+    names, folder = np.array([f"city {i}" for i in range(N)]), tmp_path / "triples"
+    graph = make_folder(tmp_path / "t.graph", replace(from_arcs(N, [(0, 1)]), ids=names))
     kinds = np.array(["borders", "near", "rules"])
-    relations = {mask: RNG.integers(0, 3, len(PAIRS[mask])) for mask in MASKS}
-    relations["train"][:3] = range(3)
-    folder = tmp_path / "triples"
+    relations = {mask: np.arange(len(PAIRS[mask])) % 3 for mask in MASKS}
     folder.mkdir()
     for mask in MASKS:
         head, tail = names[PAIRS[mask]].T
@@ -279,40 +239,17 @@ def test_triples_of_texts(tmp_path, suffix):
         else:
             lines = zip(*columns, strict=True)
             file.write_text("".join("\t".join(line) + "\n" for line in lines))
-    columns = "source,relation,target"
-    facts = as_json("pairs", graph, "--from", folder, "--columns", columns)
-    assert facts["relations"] == 3
-    found = read_pairs(graph, "links")
-    same(found, "positives", PAIRS)
-    same(found, "relations", relations)
-    assert found.relation_names == tuple(kinds)
-
-
-def test_relations_that_are_numbers_under_a_header(tmp_path, path):
-    for mask in MASKS:
-        relation = np.arange(len(PAIRS[mask])) % 5
-        rows = np.column_stack([relation, PAIRS[mask]])
+        rows = np.column_stack([relations[mask], PAIRS[mask]])
         write_table(tmp_path / f"{mask}.csv", rows, "kind,first,second\n")
+    words = "--from", folder, "--columns", "source,relation,target"
+    assert as_json("pairs", graph, *words)["relations"] == 3
     words = [f"--{mask}={tmp_path}/{mask}.csv" for mask in MASKS]
-    run("pairs", path, *words, "--columns", "relation,source,target")
-    found = read_pairs(path, "links")
-    same(found, "positives", PAIRS)
-    same(found, "relations", {mask: np.arange(len(PAIRS[mask])) % 5 for mask in MASKS})
-    assert found.relation_names == ()
-
-
-def test_an_npz_of_all_masks(tmp_path, path):
-    candidates = RNG.integers(0, N, (len(PAIRS["val"]), 3))
-    arrays = {"train": PAIRS["train"], "valid": PAIRS["val"], "test": PAIRS["test"].T}
-    np.savez(
-        tmp_path / "all.npz", test_negatives=NEGATIVES["test"], valid_candidates=candidates,
-        other=np.zeros(3), **arrays,
-    )  # fmt: skip
-    assert "not read: 'other'" in run("pairs", path, "--from", tmp_path / "all.npz").stderr
-    found = read_pairs(path, "links")
-    same(found, "positives", PAIRS)
-    same(found, "negatives", {"test": NEGATIVES["test"]})
-    same(found, "candidates", {"val": candidates})
+    run("pairs", path, *words, "--columns", "relation,source,target")  # numbers, under a header
+    for of, called in ((graph, tuple(kinds)), (path, ())):
+        found = read_pairs(of, "links")
+        same(found, "positives", PAIRS)
+        same(found, "relations", relations)
+        assert found.relation_names == called
 
 
 def test_pairs_to_train_on_that_are_held_out_or_join_a_vertex_to_itself(tmp_path, path):
@@ -334,34 +271,46 @@ def test_pairs_to_train_on_that_are_held_out_or_join_a_vertex_to_itself(tmp_path
 
 
 def test_what_is_refused(tmp_path, path):
-    def pairs(*words):
-        return refused("pairs", path, *words)
-
-    write_split(tmp_path / "split", write_numpy)
-    train = tmp_path / "split" / "train.pt"
-    assert "--seed draws pairs" in pairs("--from", tmp_path / "split", "--seed", 1)
-    assert "are for pairs that are read" in pairs("--columns", "source,target")
-    assert "there are no pairs of val" in pairs("--train", train)
-    assert "there is no file" in pairs("--from", tmp_path / "none.pt")
-    text = pairs("--from", train)
-    assert "holds the pairs of 1 masks, not of 3" in text
-    (tmp_path / "split" / "valid.pt").unlink()
-    assert "it is not clear which files" in pairs("--from", tmp_path / "split")
+    split = write_split(tmp_path / "split", write_numpy)
+    short = write_split(tmp_path / "short", write_numpy)
+    (short / "valid.pt").unlink()
+    for name in "ab":
+        (tmp_path / "many" / "split" / name).mkdir(parents=True)
     write_numpy(tmp_path / "other.pt", {"x": np.zeros(3)})
-    assert "holds no pairs that are known" in pairs("--train", tmp_path / "other.pt")
     write_torch(tmp_path / "evil.pt", {"edge": named("os", "system")}, {})
-    assert "names os.system" in pairs("--train", tmp_path / "evil.pt")
     (tmp_path / "cut.pt").write_bytes(b"\x80\x02K\x01.")
-    assert "is not a file of torch" in pairs("--train", tmp_path / "cut.pt")
     np.save(tmp_path / "wide.npy", np.zeros((4, 3), int))
-    assert "pairs are ids in the shape (m, 2)" in pairs("--train", tmp_path / "wide.npy")
     np.savez(tmp_path / "train.npz", train=PAIRS["train"])
-    assert "--from takes an .npz" in pairs("--train", tmp_path / "train.npz")
-    assert "there are no pairs of val" in pairs("--from", tmp_path / "train.npz")
-    (tmp_path / "many" / "split" / "a").mkdir(parents=True)
-    (tmp_path / "many" / "split" / "b").mkdir()
-    assert "holds a, b, not one split" in pairs("--from", tmp_path / "many")
     (tmp_path / "words.csv").write_text("a,b\nc,d\n")
-    text = pairs(*(f"--{mask}={tmp_path}/words.csv" for mask in MASKS))
-    assert "vertices are 0..29, not" in text
+    for told, *words in (
+        ("--seed draws pairs", "--from", split, "--seed", 1),
+        ("are for pairs that are read", "--columns", "source,target"),
+        ("there are no pairs of val", "--train", split / "train.pt"),
+        ("there is no file", "--from", tmp_path / "none.pt"),
+        ("holds the pairs of 1 masks, not of 3", "--from", split / "train.pt"),
+        ("it is not clear which files", "--from", short),
+        ("holds a, b, not one split", "--from", tmp_path / "many"),
+        ("holds no pairs that are known", "--train", tmp_path / "other.pt"),
+        ("names os.system", "--train", tmp_path / "evil.pt"),
+        ("is not a file of torch", "--train", tmp_path / "cut.pt"),
+        ("pairs are ids in the shape (m, 2)", "--train", tmp_path / "wide.npy"),
+        ("--from takes an .npz", "--train", tmp_path / "train.npz"),
+        ("there are no pairs of val", "--from", tmp_path / "train.npz"),
+        ("vertices are 0..29, not", *(f"--{mask}={tmp_path}/words.csv" for mask in MASKS)),
+    ):
+        assert told in refused("pairs", path, *words)
     refuses("has no edge_label_index", pairs_of, 1, 2, 3, graph_id="", directed=False)
+
+
+def test_an_npz_of_all_masks(tmp_path, path):
+    candidates = RNG.integers(0, N, (len(PAIRS["val"]), 3))
+    arrays = {"train": PAIRS["train"], "valid": PAIRS["val"], "test": PAIRS["test"].T}
+    np.savez(
+        tmp_path / "all.npz", test_negatives=NEGATIVES["test"], valid_candidates=candidates,
+        other=np.zeros(3), **arrays,
+    )  # fmt: skip
+    assert "not read: 'other'" in run("pairs", path, "--from", tmp_path / "all.npz").stderr
+    found = read_pairs(path, "links")
+    same(found, "positives", PAIRS)
+    same(found, "negatives", {"test": NEGATIVES["test"]})
+    same(found, "candidates", {"val": candidates})

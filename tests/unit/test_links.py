@@ -12,10 +12,7 @@ from refusals import refuses
 from small_graphs import from_arcs, make_folder, random_graph
 from stored_graphs import change_json
 
-from gcnmpi.nn.tasks.drawing import drawer_of
-from gcnmpi.options.config import load_config
 from gcnmpi.proof.links import training_graph
-from partition.errors import UserError
 from partition.graph import links
 from partition.graph.graph import arcs
 from partition.graph.links import (
@@ -61,46 +58,44 @@ def as_tuples(pairs):
 
 @given(graphs(), st.booleans(), st.integers(0, 2**63 - 1), st.integers(0, 100))
 def test_a_split_is_disjoint_complete_and_of_the_sizes_asked_for(graph, directed, seed, percent):
-    shares = f"{100 - percent}/100", f"{percent // 3}/100", f"{percent - percent // 3}/100"
+    of_val, of_test = percent // 3, percent - percent // 3
+    shares = [f"{share}/100" for share in (100 - percent, of_val, of_test)]
     expected = pairs_in(graph, directed)
     made = split_pairs(graph, shares, seed, directed, negatives=0, twins=())
     found = [as_tuples(made.positives[mask]) for mask in MASKS]
     assert sorted(pair for each in found for pair in each) == sorted(expected)
-    assert [len(each) for each in found[1:]] == [
-        percent // 3 * len(expected) // 100,
-        (percent - percent // 3) * len(expected) // 100,
-    ]
+    sizes = [share * len(expected) // 100 for share in (of_val, of_test)]
+    assert [len(each) for each in found[1:]] == sizes
     assert all(each == sorted(each) for each in found)
-    assert made.negatives == {}
-    assert made.directed == directed
+    assert (made.negatives, made.directed) == ({}, directed)
     assert {a.dtype for a in made.positives.values()} == {np.dtype(np.int32)}
+    # Parallel arcs are one pair.
+    twice = np.repeat(graph.indices, 2)
+    parallel = replace(graph, indptr=2 * graph.indptr, indices=twice, parallel=True)
+    again = split_pairs(parallel, shares, seed, directed, negatives=0, twins=())
+    assert [as_tuples(again.positives[mask]) for mask in MASKS] == found
 
 
 @given(graphs(), st.booleans(), st.integers(0, 99), st.integers(1, 3))
 def test_negatives_are_distinct_and_no_arcs(graph, directed, seed, each):
-    expected = pairs_in(graph, directed)
+    expected, shares = pairs_in(graph, directed), ("1/2", "1/4", "1/4")
     free = graph.n * (graph.n - 1) // (1 if directed else 2) - len(expected)
-    sizes = [int(len(expected) * share // 4) * each for share in (1, 1)]
-    if sum(sizes) > free:
-        shares = "1/2", "1/4", "1/4"
+    size = len(expected) // 4 * each
+    if 2 * size > free:
         refuses("too dense", split_pairs, graph, shares, seed, directed, each, twins=())
         return
-    made = split_pairs(graph, ("1/2", "1/4", "1/4"), seed, directed, each, twins=())
+    made = split_pairs(graph, shares, seed, directed, each, twins=())
     found = [as_tuples(made.negatives[mask]) for mask in ("val", "test")]
-    assert [len(one) for one in found] == sizes
     together = found[0] + found[1]
-    assert len(set(together)) == len(together)
+    assert ([len(one) for one in found], len(set(together))) == ([size] * 2, 2 * size)
     assert not set(together) & expected
     assert all(u != v if directed else u < v for u, v in together)
-
-
-def test_all_pairs_without_an_arc_can_be_negatives():
-    graph = from_arcs(7, [(u, v) for u in range(7) for v in range(u) if u + v > 3])
-    free = 7 * 6 // 2 - graph.nnz
-    drawn = links.non_arcs(graph, free, False, 5)
+    # All that are free can be drawn, and a longer draw begins with a shorter one.
+    drawn = links.non_arcs(graph, free, directed, seed)
     assert len(set(drawn.tolist())) == free
-    # A longer draw begins with a shorter one.
-    np.testing.assert_array_equal(links.non_arcs(graph, 2, False, 5), drawn[:2])
+    np.testing.assert_array_equal(
+        links.non_arcs(graph, free // 2, directed, seed), drawn[: free // 2]
+    )
 
 
 def test_negatives_are_uniform():
@@ -120,38 +115,6 @@ def test_a_split_depends_on_the_seed_only(monkeypatch):
     assert split_pairs(graph, SHARES, 3, True, negatives=2).id != made.id
     monkeypatch.setattr(links, "_AT_ONCE", 7)
     assert split_pairs(graph, (0.85, 0.05, 0.1), 3, negatives=2).id == made.id
-
-
-def test_pairs_of_a_graph_with_one_way_of_each_edge_are_those_of_both_ways():
-    arcs = pairs_in(random_graph(40, 200), False)
-    one, both = from_arcs(40, arcs), from_arcs(40, [*arcs, *((v, u) for u, v in arcs)])
-    first, second = split_pairs(one, SHARES), split_pairs(both, SHARES)
-    for mask in MASKS:
-        np.testing.assert_array_equal(first.positives[mask], second.positives[mask])
-    for mask in ("val", "test"):
-        np.testing.assert_array_equal(first.negatives[mask], second.negatives[mask])
-
-
-@pytest.mark.parametrize("directed", [False, True])
-def test_parallel_arcs_are_one_pair(directed):
-    graph = random_graph(30, 120)
-    twice = np.repeat(graph.indices, 2)
-    parallel = replace(graph, indptr=2 * graph.indptr, indices=twice, parallel=True)
-    one, other = (
-        split_pairs(each, SHARES, 2, directed, graph_id="id") for each in (graph, parallel)
-    )
-    assert one.id == other.id
-
-
-@pytest.mark.parametrize("arcs", [[], [(0, 0)], [(1, 0)]])
-def test_graphs_of_no_pair_or_one(tmp_path, arcs):
-    path = make_folder(tmp_path / "g.graph", from_arcs(3, arcs))
-    write_pairs(path, split_pairs(open_graph(path).graph, SHARES))
-    made = read_pairs(path, "links")
-    assert as_tuples(made.positives["train"]) == [(0, 1)] * ((1, 0) in arcs)
-    assert held_out(made).shape == (0, 2)
-    empty = split_pairs(from_arcs(0, []), SHARES)
-    assert [len(empty.positives[mask]) for mask in MASKS] == [0, 0, 0]
 
 
 def test_drawn_candidates_are_the_same_wherever_they_are_drawn():
@@ -205,170 +168,156 @@ def test_a_folder_gives_back_what_was_written(path):
         assert given.keys() == back.keys()
         for mask in given:
             np.testing.assert_array_equal(given[mask], back[mask])
-            assert back[mask].dtype == np.int32
-            assert isinstance(back[mask], np.memmap)
+            assert (back[mask].dtype, type(back[mask])) == (np.int32, np.memmap)
     for name in ("name", "graph_id", "directed", "seed", "made", "replaced", "drawn"):
         assert getattr(found, name) == getattr(made, name)
     assert found.id == stored.id
-    np.testing.assert_array_equal(
-        held_out(found), np.concatenate([made.positives["val"], made.positives["test"]])
-    )
-    assert list_pairs(path) == ["full"]
+    both = np.concatenate([made.positives["val"], made.positives["test"]])
+    np.testing.assert_array_equal(held_out(found), both)
+    # The id is of all that a run sees.
+    changes = {"directed": True}, {"replaced": "second"}, {"drawn": 3}, {"drawn": 3, "seed": 8}
+    others = {"relations": {}}, {"candidates": {}}
+    ids = {links.identified(replace(made, **one)).id for one in ({}, *changes, *others)}
+    assert len(ids) == 7
+    assert links.identified(replace(made, name="x", seed=8, made="")).id in ids
     # A mapped array outlives the set: of a run that has begun, say.
+    assert list_pairs(path) == ["full"]
     remove_pairs(path, "full")
     assert list_pairs(path) == []
     assert found.positives["train"].sum() > 0
     assert [file.name for file in (path / "pairs").iterdir()] == []
 
 
-def test_the_id_is_of_all_that_a_run_sees(path):
-    made = full_set(path)
-    ids = {links.identified(one).id for one in (
-        made, replace(made, directed=True), replace(made, replaced="second"),
-        replace(made, drawn=3), replace(made, drawn=3, seed=8), replace(made, relations={}),
-        replace(made, candidates={}),
-    )}  # fmt: skip
-    assert len(ids) == 7
-    assert links.identified(replace(made, name="x", seed=8, made="")).id == made_id(made)
+def edited(**facts):
+    return lambda folder: change_json(folder / "pairs.json", **facts)
 
 
-def made_id(made):
-    return links.identified(made).id
+def changed(name, change):
+    def damage(folder):
+        array = np.load(folder / f"{name}.npy")
+        np.save(folder / f"{name}.npy", change(array))
+
+    return damage
+
+
+def flipped(array):
+    array[0] = (array[0] + 1) % 2
+    return array
+
+
+DAMAGE = {
+    "does not describe pairs": edited(version=9),
+    "unknown field": edited(more=1),
+    "seed cannot be": edited(seed="a"),
+    "made for another graph": edited(graph_id="0" * 32),
+    "contradicts itself": edited(sums={}),
+    "candidates that are drawn": edited(drawn=4, seed=None),
+    "cannot read": lambda folder: (folder / "pairs.json").write_text("{"),
+    "is missing": lambda folder: (folder / "val.npy").unlink(),
+    "truncated": lambda folder: (folder / "val.npy").write_bytes(b"\x93NUMPY"),
+    "int64, not int32": changed("test", lambda array: array.astype(np.int64)),
+    "the manifest asks for": changed("test", lambda array: array[1:]),
+    "has the vertex 50": changed("train", lambda array: np.where(array == array[1, 1], 50, array)),
+    **{
+        f"{name}.npy does not hold what pairs.json says": changed(name, flipped)
+        for name in ("train", "test_candidates", "val_relations", "train_negatives")
+    },
+}
 
 
 def test_files_of_a_set_that_are_damaged(path):
     write_pairs(path, full_set(path))
     folder = path / "pairs" / "full"
-
-    def damaged(change):
-        kept = folder.with_name("kept")
-        shutil.copytree(folder, kept)
-        change()
-        refused = refuses(".", read_pairs, path, "full")
+    kept = shutil.copytree(folder, path.with_name("kept"))
+    for says, damage in DAMAGE.items():
+        damage(folder)
+        refuses(says, read_pairs, path, "full")
         shutil.rmtree(folder)
-        kept.rename(folder)
-        return refused.message
-
-    def edited(**facts):
-        change_json(folder / "pairs.json", **facts)
-
-    def changed(name, change):
-        array = np.load(folder / f"{name}.npy")
-        np.save(folder / f"{name}.npy", change(array))
-
-    def flipped(array):
-        array[0] = (array[0] + 1) % 2
-        return array
-
-    def outside(array):
-        array[1, 1] = 50
-        return array
-
-    assert "does not describe pairs" in damaged(lambda: edited(version=9))
-    assert "unknown field" in damaged(lambda: edited(more=1))
-    assert "seed cannot be" in damaged(lambda: edited(seed="a"))
-    assert "made for another graph" in damaged(lambda: edited(graph_id="0" * 32))
-    assert "contradicts itself" in damaged(lambda: edited(sums={}))
-    assert "candidates that are drawn" in damaged(lambda: edited(drawn=4, seed=None))
-    assert "cannot read" in damaged(lambda: (folder / "pairs.json").write_text("{"))
-    assert "is missing" in damaged(lambda: (folder / "val.npy").unlink())
-    assert "truncated" in damaged(lambda: (folder / "val.npy").write_bytes(b"\x93NUMPY"))
-    assert "int64, not int32" in damaged(lambda: changed("test", lambda a: a.astype(np.int64)))
-    assert "the manifest asks for" in damaged(lambda: changed("test", lambda a: a[1:]))
-    assert "has the vertex 50" in damaged(lambda: changed("train", outside))
-    for name in ("train", "test_candidates", "val_relations", "train_negatives"):
-        text = damaged(lambda name=name: changed(name, flipped))
-        assert f"{name}.npy does not hold what pairs.json says" in text
+        shutil.copytree(kept, folder)
     read_pairs(path, "full")
+    change_json(folder / "pairs.json", id="0" * 32)  # which no checksum is of
+    result = run("check", path, code=2)
+    assert "the id is not that of the arrays" in result.stdout
+    assert "gcn-partition pairs --force" in result.stderr
 
 
 def test_sets_that_are_refused(path):
     made = full_set(path)
     train, test = made.positives["train"], made.positives["test"]
-
-    def refusal(**changes):
-        caught = refuses(".", write_pairs, path, replace(made, **changes))
-        return caught.message
-
-    def positives(**changed):
-        return {"positives": made.positives | changed, "candidates": {}, "relations": {}}
-
-    assert "another graph" in refusal(graph_id="0" * 32)
-    assert "not a valid name" in refusal(name="a/b")
-    assert "seed -1 is outside" in refusal(seed=-1)
-    assert "replaced is 'first'" in refusal(replaced="first")
-    outside = np.array([[1, 50]])
-    assert "test has the vertex 50: the graph has 0..49" in refusal(**positives(test=outside))
-    assert "the vertex -1" in refusal(**positives(test=-outside[:, [1, 0]] // 50))
-    assert "val has the pair (4, 4)" in refusal(**positives(val=np.array([[4, 4]])))
     u, v = train[3].tolist()
-    for pair in ((u, v), (v, u)):
-        text = refusal(**positives(val=np.array([pair])))
-        assert f"1 pairs to train on are also in val, such as ({u}, {v})" in text
-    assert "val_negatives is int32 of shape" in refusal(negatives={"val": test[:, :1]})
-    assert "train_negatives" in refusal(negatives={"train": train[1:]})
-    assert "not whole numbers" in refusal(negatives={"val": np.array([[0.5, 1]])})
-    odd = {"test": np.zeros((len(test), 3), np.int32)}
-    assert "test_candidates" in refusal(candidates=odd)
-    assert "test_relations" in refusal(relations={"test": np.zeros(1, int)})
+
+    def positives(mask, *pairs):
+        changed = made.positives | {mask: np.array(pairs)}
+        return {"positives": changed, "candidates": {}, "relations": {}}
+
+    for changes, says in (
+        ({"graph_id": "0" * 32}, "another graph"),
+        ({"name": "a/b"}, "not a valid name"),
+        ({"seed": -1}, "seed -1 is outside"),
+        ({"seed": 2**63}, "is outside"),
+        ({"replaced": "first"}, "replaced is 'first'"),
+        (positives("test", [1, 50]), r"test has the vertex 50: the graph has 0\.\.49"),
+        (positives("test", [-1, 1]), "the vertex -1"),
+        (positives("val", [4, 4]), r"val has the pair \(4, 4\)"),
+        (positives("val", [u, v]), rf"1 pairs .* are also in val, such as \({u}, {v}\)"),
+        (positives("val", [v, u]), rf"1 pairs .* are also in val, such as \({u}, {v}\)"),
+        ({"negatives": {"val": test[:, :1]}}, "val_negatives is int32 of shape"),
+        ({"negatives": {"train": train[1:]}}, "train_negatives"),
+        ({"negatives": {"val": np.array([[0.5, 1]])}}, "not whole numbers"),
+        ({"candidates": {"test": np.zeros((len(test), 3), np.int32)}}, "test_candidates"),
+        ({"relations": {"test": np.zeros(1, int)}}, "test_relations"),
+    ):
+        refuses(says, write_pairs, path, replace(made, **changes))
     assert list_pairs(path) == []
-    # Either way round is another pair of a directed set.
-    reverse = np.array([[v, u]])
-    if (v, u) not in as_tuples(train):
-        write_pairs(path, replace(made, directed=True, **positives(val=reverse)))
+    # Either way round is another pair of a directed set; the largest seed is one.
+    assert (v, u) not in as_tuples(train)
+    write_pairs(path, replace(made, directed=True, seed=2**63 - 1, **positives("val", [v, u])))
 
 
 def test_the_commands_that_know_pairs(path):
     graph = open_graph(path).graph
     facts = as_json("pairs", path, "--candidates", 5, "--undirected", "--seed", 3)
     assert facts["id"] == split_pairs(graph, SHARES, 3, candidates=5).id
-    assert facts["arcs"] == facts["positives"]
-    assert facts["drawn"] == 5
+    assert (facts["arcs"], facts["drawn"]) == (facts["positives"], 5)
     assert as_json("pairs", path, "--name", "both")["directed"] is True  # as the graph
     listed = as_json("list", path)
     assert [(one["kind"], one["name"]) for one in listed] == [("pairs", "both"), ("pairs", "links")]
     described = as_json("info", path)
     assert [one["arcs"] for one in described["pairs"]] == [one["positives"] for one in listed]
     assert as_json("info", path, "links") == facts
-    text = run("info", path, "links").stdout
-    assert f"{facts['positives']['test']} pairs, {facts['positives']['test']} of them arcs" in text
-    assert "links" in run("list", path).stdout
-    assert "both" in run("info", path).stdout
-    for name in ("links", "both"):
-        assert f"pairs {name}: vertices, checksums" in run("check", path).stdout
+    count = facts["positives"]["test"]
+    for words, told in (
+        (["info", path, "links"], f"{count} pairs, {count} of them arcs"),
+        (["list", path], "links"),
+        (["info", path], "both"),
+        (["check", path], "pairs links: vertices, checksums"),
+    ):
+        assert told in run(*words).stdout
     assert as_json("remove", path, "links")["removed"] == ["links"]
     assert list_pairs(path) == ["both"]
 
 
-def test_check_finds_what_no_checksum_does(path):
+def test_mistakes_of_the_command(path):
     run("pairs", path)
-    folder = path / "pairs" / "links"
-    change_json(folder / "pairs.json", id="0" * 32)
-    result = run("check", path, code=2)
-    assert "the id is not that of the arrays" in result.stdout
-    assert "gcn-partition pairs --force" in result.stderr
-
-
-def test_lines_of_the_command(path):
-    run("pairs", path)
-    taken = refused("pairs", path)
-    assert taken == (
-        f"error: {path} has pairs 'links' already\n"
-        "  hint: give --name or --force, or remove them first\n"
-    )
-    run("pairs", path, "--force", "--seed", 1)
-    assert "add up to 1.1, not to 1" in refused("pairs", path, "--split", "0.9,0.1,0.1", "--force")
-    for split in ("0.9,0.1", "a,b,c", "1.5,-0.5,0", "1/0,0,0"):
-        assert "are no three shares" in refused("pairs", path, "--split", split, "--force")
-    assert "too dense" in refused("pairs", path, "--negatives", 1000, "--name", "x")
-    assert "seed -1 is outside" in refused("pairs", path, "--seed", -1, "--name", "x")
-    assert "did you mean 'links'?" in refused("info", path, "link")
-    assert "did you mean 'links'?" in refused("remove", path, "link")
     run("add", path, "--model", "rp", "-k", 2)
-    assert "has a partition 'rp-2'" in refused("pairs", path, "--name", "rp-2")
-    with pytest.raises(UserError, match="has no pairs 'x', nor any others"):
-        read_pairs(make_folder(path.with_name("h.graph"), random_graph(5, 9)), "x")
+    for words, told in (
+        ([], "has pairs 'links' already\n  hint: give --name or --force"),
+        (["--split", "0.9,0.1,0.1", "--force"], "add up to 1.1, not to 1"),
+        *(
+            (["--split", split, "--force"], "are no three shares")
+            for split in ("0.9,0.1", "a,b,c", "1.5,-0.5,0", "1/0,0,0")
+        ),
+        (["--negatives", 1000, "--name", "x"], "too dense"),
+        (["--seed", -1, "--name", "x"], "seed -1 is outside"),
+        (["--name", "rp-2"], "has a partition 'rp-2'"),
+    ):
+        assert told in refused("pairs", path, *words)
+    for command in ("info", "remove"):
+        assert "did you mean 'links'?" in refused(command, path, "link")
     assert "has pairs 'links'" in refused("add", path, "--model", "rp", "-k", 2, "--name", "links")
+    run("pairs", path, "--force", "--seed", 1)
+    other = make_folder(path.with_name("h.graph"), random_graph(5, 9))
+    refuses("has no pairs 'x', nor any others", read_pairs, other, "x")
 
 
 def test_pairs_stay_where_the_arcs_stay(path):
@@ -424,13 +373,13 @@ def test_pairs_of_relations_are_split_and_have_negatives_relation_by_relation(sh
     made = split_pairs(shop, shares, 4, directed, 2)
     assert made.relation_names == ("knows", "buys", "rev_knows", "rev_buys")
     assert len(expected) == 2
+
+    def of(arrays, r, masks, end=""):
+        return [as_tuples(arrays[mask][made.relations[f"{mask}{end}"] == r]) for mask in masks]
+
     for r, pairs in expected.items():
-        found, drawn = (
-            [as_tuples(of[mask][made.relations[f"{mask}{end}"] == r]) for mask in masks]
-            for of, masks, end in (
-                (made.positives, MASKS, ""), (made.negatives, MASKS[1:], "_negatives"),
-            )
-        )  # fmt: skip
+        found = of(made.positives, r, MASKS)
+        drawn = of(made.negatives, r, MASKS[1:], "_negatives")
         assert sorted(pair for each in found for pair in each) == sorted(pairs)
         sizes = [len(pairs) * share // 10 for share in (1, 3)]
         assert [len(each) for each in found[1:]] == sizes
@@ -439,21 +388,18 @@ def test_pairs_of_relations_are_split_and_have_negatives_relation_by_relation(sh
         assert len(set(together)) == len(together)
         assert not links.has_arcs(shop, np.array(together), directed).any()
         one = shop.relations[r]
-        of = shop.vertex_types.range(one.source), shop.vertex_types.range(one.target)
-        assert all(u in of[0] and v in of[1] and u != v for u, v in together)
+        first, second = map(shop.vertex_types.range, (one.source, one.target))
+        assert all(u in first and v in second and u != v for u, v in together)
         if not directed and one == KNOWS:
             assert all(u < v for u, v in together)
-
-
-def test_held_out_arcs_of_a_split_leave_with_their_reverses(shop):
-    made = split_pairs(shop, SHARES, 4, True)
-    source, target = arcs(shop), np.asarray(shop.indices)
-    gone = links.left_out(made, source, target, shop.n, shop.arc_type)
-    assert np.count_nonzero(gone) == 2 * len(held_out(made))
-    names = np.array([one.name for one in shop.relations])[shop.arc_type[gone]]
-    counts = {name: np.count_nonzero(names == name) for name in set(names.tolist())}
-    assert counts["knows"] == counts["rev_knows"] > 0
-    assert counts["buys"] == counts["rev_buys"] > 0
+    # Candidates are of the type of the second end.
+    made = split_pairs(shop, ("0", "0", "1"), 1, True, 0, candidates=300)
+    types = shop.vertex_types
+    candidates = drawn_candidates(made, "test", slice(None), shop.n, types)
+    for (u, v), row in zip(as_tuples(made.positives["test"]), candidates, strict=True):
+        others = types.range("item" if v in types.range("item") else "user")
+        assert set(row.tolist()) <= set(others) - {u, v}
+        assert len(set(row.tolist())) > len(others) - 5
 
 
 TWINS = {  # relations, each with what its arcs are of 300 drawn ones; options; what leaves with "a"
@@ -509,19 +455,17 @@ def test_no_held_out_edge_stays_in_the_graph_by_another_relation(tmp_path, case)
             assert {of_mask.setdefault(way, mask) for way in ways} == {mask}
     gone = links.left_out(made, source, target, graph.n, graph.arc_type)
     arcs_of = zip(source.tolist(), target.tolist(), np.array(names)[graph.arc_type], strict=True)
-    expected = [of_mask.get(arc, "train") != "train" for arc in arcs_of]
-    np.testing.assert_array_equal(gone, expected)
-    rest = training_graph(graph, made)
-    np.testing.assert_array_equal(arcs(rest), source[~gone])
-    np.testing.assert_array_equal(rest.arc_type, graph.arc_type[~gone])
-    # Pairs that do not say of which relation they are.
+    np.testing.assert_array_equal(gone, [of_mask.get(arc, "train") != "train" for arc in arcs_of])
+    # Pairs that do not say of which relation they are take no less.
     plain = replace(made, relations={}, relation_names=())
     without = links.left_out(plain, source, target, graph.n, graph.arc_type)
     assert (without >= gone).all()
-    np.testing.assert_array_equal(arcs(training_graph(graph, plain)), source[~without])
+    for pairs, left in ((made, ~gone), (plain, ~without)):
+        rest = training_graph(graph, pairs)
+        np.testing.assert_array_equal(arcs(rest), source[left])
+        np.testing.assert_array_equal(rest.arc_type, graph.arc_type[left])
     if case in ("reverse", "copy", "all"):
-        kept = {names[r] for of in made.relations.values() for r in of}
-        assert kept == {"a"}
+        assert {names[r] for of in made.relations.values() for r in of} == {"a"}
 
 
 @pytest.mark.parametrize("share", [0, 0.03, 0.5])
@@ -551,30 +495,25 @@ def test_pairs_that_are_read_keep_their_masks_and_say_which_edges_stay(tmp_path)
     triples.mkdir()
     edges = [(u, v, "a") for u, v in sorted(pairs_in(graph, False))]
     back = [(v, u, "b") for u, v, _ in edges]
+    command = "pairs", path, "--from", triples, "--columns", "source,relation,target", "--force"
 
     def read(*words, **listed):
         for mask, some in listed.items():
             (triples / f"{mask}.tsv").write_text("".join(f"{u}\t{r}\t{v}\n" for u, v, r in some))
-        words = ("pairs", path, "--from", triples, "--columns", "source,relation,target", *words)
-        return run(*words, "--force").stderr, read_pairs(path, "links")
+        return run(*command, *words).stderr, read_pairs(path, "links")
 
-    some = {"train": edges[40:], "val": edges[:20], "test": edges[20:40]}
-    told, made = read(**some)
+    told, made = read(train=edges[40:], val=edges[:20], test=edges[20:40])
     assert "b has the edges of a turned round" in told
     assert (0, 1, True) in made.twins
-    told, made = read(**some | {"train": edges[40:] + back[:5] + [(3, 3, "a")]})
-    assert "5 held-out pairs of a" in told
-    assert "--reverse-of b=a" in told
-    assert "1 pairs of train join a vertex to itself" in told
+    told, made = read(train=edges[40:] + back[:5] + [(3, 3, "a")])
+    for part in ("5 held-out pairs of a", "--reverse-of b=a", "1 pairs of train join a vertex"):
+        assert part in told
     assert (0, 1, True) not in made.twins
-    assert (0, 1, True) in read("--reverse-of", "b=a", "--force")[1].twins
-    (triples / "val.tsv").write_text("".join(f"{u}\t{r}\t{v}\n" for u, v, r in edges[:21]))
-    words = "pairs", path, "--from", triples, "--columns", "source,relation,target", "--force"
-    assert "1 pairs to validate on are also in test" in run(*words).stderr
-    run(*words, "--drop-held-out")
-    assert len(read_pairs(path, "links").positives["val"]) == 20
+    assert (0, 1, True) in read("--reverse-of", "b=a")[1].twins
+    assert "1 pairs to validate on are also in test" in read(val=edges[:21])[0]
+    assert len(read("--drop-held-out")[1].positives["val"]) == 20
     for wrong in ("b", "b=c", "c=a"):
-        assert "--reverse-of" in refused("pairs", path, "--reverse-of", wrong, "--force")
+        assert "--reverse-of" in refused(*command, "--reverse-of", wrong)
 
 
 def test_pairs_are_arcs_of_their_relation_and_direction_only(tmp_path):
@@ -588,26 +527,13 @@ def test_pairs_are_arcs_of_their_relation_and_direction_only(tmp_path):
     assert links.has_arcs(graph, pairs, False, kinds).tolist()[2] is True
 
 
-def test_drawn_candidates_are_of_the_type_of_the_second_end(shop):
-    made = split_pairs(shop, ("0", "0", "1"), 1, True, 0, candidates=300)
-    types = shop.vertex_types
-    found = drawn_candidates(made, "test", slice(None), shop.n, types)
-    for (u, v), row in zip(as_tuples(made.positives["test"]), found, strict=True):
-        of = types.range("item" if v in types.range("item") else "user")
-        assert set(row.tolist()) <= set(of) - {u, v}
-        assert len(set(row.tolist())) > len(of) - 5
-
-
 def test_some_relations_can_be_split(tmp_path, shop):
-    path = tmp_path / "shop.graph"
-    make_folder(path, shop)
+    path = make_folder(tmp_path / "shop.graph", shop)
     facts = as_json("pairs", path, "--relation", "user,buys,item", "--name", "buys")
-    assert facts["directed"] is True
-    assert facts["made"] == "split 0.85,0.05,0.10 of user,buys,item"
+    assert (facts["directed"], facts["made"]) == (True, "split 0.85,0.05,0.10 of user,buys,item")
     made = read_pairs(path, "buys")
-    assert {mask: set(of.tolist()) for mask, of in made.relations.items()} == {
-        name: {1} for name in (*MASKS, "val_negatives", "test_negatives")
-    }
+    assert made.relations.keys() == {*MASKS, "val_negatives", "test_negatives"}
+    assert all(set(of.tolist()) == {1} for of in made.relations.values())
     assert as_json("info", path, "buys") == facts
     assert as_json("pairs", path)["positives"]["train"] > facts["positives"]["train"]
     assert "sells" in refused("pairs", path, "--relation", "sells", "--force")
@@ -634,20 +560,3 @@ def test_triples_that_are_read_have_ends_of_the_types(tmp_path, shop):
         assert told in refused(*words)
     buys.write_text("0,buys,30\n2,knows,3\n")
     assert as_json(*words)["positives"]["train"] == 2
-
-
-@pytest.mark.parametrize("kind", ["uniform,4", "corrupt,4", "pool,9"])
-def test_negatives_to_train_on_are_of_the_types_of_their_pair(shop, kind):
-    made, types = split_pairs(shop, ("1", "0", "0"), 1, True, 0), shop.vertex_types
-    task = load_config(None, ["task.name=links", f"task.negatives={kind}"]).task
-    drawer = drawer_of(task, made, shop.n, 3, types)
-    drawn = drawer.draw(1, 0, np.arange(drawer.sampler.n))
-    assert (types.of(drawn.negatives) == types.of(drawn.pairs)[:, np.newaxis]).all()
-    assert len(np.unique(drawn.negatives[..., 1])) > (30 if kind[0] != "p" else 5)
-    # Of one type, all vertices: the second one follows the first at a distance.
-    plain = drawer_of(task, made, shop.n, 3, None).draw(1, 0, np.arange(drawer.sampler.n))
-    assert len(np.unique(types.of(plain.negatives[..., 1]))) == 2
-    if kind[0] == "u":
-        assert (plain.negatives[..., 0] != plain.negatives[..., 1]).all()
-        same = types.of(drawn.pairs[:, 0]) == types.of(drawn.pairs[:, 1])
-        assert (drawn.negatives[same, :, 0] != drawn.negatives[same, :, 1]).all()

@@ -1,7 +1,5 @@
 """Locks on folders: who is refused, what is said, and what a dead process leaves."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -35,13 +33,9 @@ def another():
     started = []
 
     def start(path, kind="exclusive"):
-        environment = os.environ | {"SLURM_JOB_ID": "4711"}
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", HOLD, path, kind],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-        )
+        words = [sys.executable, "-P", "-c", HOLD, path, kind]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        process = subprocess.Popen(words, env=os.environ | {"SLURM_JOB_ID": "4711"}, **pipes)
         started.append(process)
         assert process.stdout.readline() == b"held\n"
         return process
@@ -112,17 +106,6 @@ def test_records_decide_where_there_are_no_locks(tmp_path, another, monkeypatch)
     assert f"delete {tmp_path}/.lock/elsewhere" in refused(tmp_path)
 
 
-def test_a_lock_of_a_folder_that_was_replaced_meanwhile(tmp_path):
-    folder = tmp_path / "g"
-    folder.mkdir()
-    with folder_lock(folder, "replace"):
-        folder.rename(tmp_path / "old")
-        folder.mkdir()
-        with folder_lock(folder, "of the new one"):
-            pass
-    assert not (folder / ".lock").exists()
-
-
 def test_folders_that_cannot_be_written_to(tmp_path, monkeypatch):
     read_only = raising(OSError(errno.EROFS, "Read-only file system"))
     monkeypatch.setattr(locks.Path, "mkdir", read_only)
@@ -187,6 +170,5 @@ def test_a_job_that_slurm_has_started_again_does_not_lock_itself_out(tmp_path, m
 
 
 def test_what_steers_a_terminal_is_written_out():
-    assert shown("plain Ünïcode") == "plain Ünïcode"
-    assert shown("a\x1b[2J\r\n\u202eb\udcff") == r"a\x1b[2J\r\n\u202eb\udcff"
+    assert shown("a\x1b[2J\r\n\u202eb\udcff Ü") == r"a\x1b[2J\r\n\u202eb\udcff Ü"
     assert "\x1b" not in str(UserError("\x1b]0;title\x07", "do\nthis \x9b1m"))

@@ -8,19 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refuses
-from small_graphs import from_arcs, partitioned_graphs, random_graph
+from small_graphs import from_arcs, partitioned_graphs
 
 from partition.graph import graph as graph_module
 from partition.graph.aggregation import aggregation_matrix
-from partition.graph.columns import columns
 from partition.graph.cover import summed_entries
-from partition.graph.graph import Graph, row_sizes
-from partition.graph.metrics import (
-    Metrics,
-    exchange_matrix,
-    measure,
-    pattern_exchange,
-)
+from partition.graph.graph import Graph
+from partition.graph.metrics import Metrics, measure
 from partition.graph.mixed_metrics import measure_mixed
 from partition.records import to_json
 
@@ -147,34 +141,20 @@ def test_a_hub_with_sources_and_targets():
     assert mixed.imbalance == pytest.approx(6 * 3 / 14 - 1)
 
 
-def test_a_star_by_hand():
-    # 0 → 1, 2, 3: "in" sends row 0 once to each part that owns a target.
-    graph = from_arcs(5, [(0, 1), (0, 2), (0, 3)])
-    parts = np.array([0, 1, 1, 2, 0])
-    expand = measure(graph, parts, 4, "in")
-    assert (expand.send_rows, expand.recv_rows) == ([2, 0, 0, 0], [0, 1, 1, 0])
-    assert (expand.send_messages, expand.recv_messages) == ([2, 0, 0, 0], [0, 1, 1, 0])
-    assert (expand.rows, expand.nnz) == ([2, 2, 1, 0], [2, 4, 2, 0])
-    assert (expand.volume, expand.messages) == (2, 2)
-    assert expand.imbalance == pytest.approx(1.0)
-    assert expand.row_imbalance == pytest.approx(0.6)
-    # "out": rows 1, 2 and 3 all go to the part of 0.
-    out = measure(graph, parts, 4, "out")
-    assert (out.send_rows, out.recv_rows) == ([0, 2, 1, 0], [3, 0, 0, 0])
-    assert out.nnz == [5, 2, 1, 0]
-
-
 def test_summary_and_json():
     graph = from_arcs(4, [(0, 1), (1, 2), (2, 3), (3, 0)])
     metrics = measure(graph, np.array([0, 0, 1, 1]), 2)
-    summary = metrics.summary()
-    assert summary["volume"] == 2
-    assert summary["volume_avg"] == 1
-    assert summary["max_send"] == summary["max_recv"] == 1
-    assert summary["messages"] == 2
-    assert summary["imbalance"] == 0
-    stored = json.loads(json.dumps(asdict(metrics), default=to_json))
-    assert Metrics(**stored) == metrics
+    expected = {"volume": 2, "volume_avg": 1, "max_send": 1, "max_recv": 1, "messages": 2}
+    assert metrics.summary().items() >= (expected | {"imbalance": 0}).items()
+    assert Metrics(**json.loads(json.dumps(asdict(metrics), default=to_json))) == metrics
+    empty = Graph(np.zeros(1, np.int64), np.empty(0, np.int32))
+    assert measure(empty, np.empty(0, np.int32), 2).imbalance == 0
+    for parts, told in (
+        ([0, 0], "4 vertices"),
+        ([0, 1, 2, 0], "outside"),
+        ([0, -1, 0, 0], "outside"),
+    ):
+        refuses(told, measure, graph, np.array(parts), 2, error=ValueError)
 
 
 def test_training_vertices_are_counted():
@@ -187,48 +167,3 @@ def test_training_vertices_are_counted():
     masked = replace(labelled, masks={"train": np.array([True, True, False, True, False])})
     assert measure(masked, parts, 2).train == [2, 1]
     assert measure(masked, parts, 2).summary()["train_imbalance"] == pytest.approx(1 / 3)
-
-
-@settings(max_examples=100)
-@given(partitioned_graphs(), st.sampled_from(["in", "out"]), st.data())
-def test_a_masked_pattern_is_that_of_the_masked_graph(case, direction, data):
-    graph, parts, k = case
-    kept = np.array(data.draw(st.lists(st.booleans(), min_size=graph.n, max_size=graph.n)), bool)
-    indptr, rows = columns(graph, direction)
-    chosen = np.flatnonzero(kept)
-    entries = [rows[indptr[j] : indptr[j + 1]] for j in chosen]
-    entries = [pins[kept[pins]] for pins in entries]
-    found = pattern_exchange(
-        np.cumsum([0, *map(len, entries)]),
-        np.concatenate([np.empty(0, np.int32), *entries]),
-        parts[chosen],
-        parts,
-        k,
-    )
-    source = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
-    arcs = zip(source.tolist(), graph.indices.tolist(), strict=True)
-    induced = from_arcs(graph.n, [(s, t) for s, t in arcs if kept[s] and kept[t]])
-    truth = exchange_matrix(induced, parts, k, direction)
-    np.testing.assert_array_equal(found.toarray(), truth.toarray())
-
-
-def test_a_graph_without_edges_and_a_graph_without_vertices():
-    lonely = Graph(np.zeros(4, np.int64), np.empty(0, np.int32))
-    metrics = measure(lonely, np.array([0, 0, 2]), 3)
-    assert metrics.volume == metrics.messages == 0
-    assert metrics.nnz == [2, 0, 1]
-    empty = Graph(np.zeros(1, np.int64), np.empty(0, np.int32))
-    assert measure(empty, np.empty(0, np.int32), 2).imbalance == 0
-
-
-def test_parts_that_do_not_fit():
-    graph = from_arcs(3, [(0, 1)])
-    refuses("3 vertices", measure, graph, np.zeros(2, int), 2, error=ValueError)
-    refuses("outside", measure, graph, np.array([0, 1, 2]), 2, error=ValueError)
-
-
-@pytest.mark.parametrize("direction", ["in", "out"])
-def test_row_sizes_are_those_of_m(direction):
-    graph = random_graph(30, 100)
-    matrix = aggregation_matrix(graph, direction, normalize="none")
-    np.testing.assert_array_equal(row_sizes(graph, direction), np.diff(matrix.indptr))

@@ -1,13 +1,11 @@
 """The models against the matrix they describe."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import from_arcs, partitioned_graphs
 
 from partition.graph.aggregation import aggregation_matrix
-from partition.graph.graph import Graph
 from partition.graph.metrics import measure
 from partition.graph.mixed_metrics import measure_mixed
 from partition.models.graph import graph_model, row_model
@@ -64,49 +62,18 @@ def test_entries_belong_to_the_shorter_line(case):
 
 @settings(max_examples=100)
 @given(partitioned_graphs(), directions)
-def test_nets_are_the_columns_of_m(case, direction):
+def test_models_are_the_columns_rows_and_symmetrised_pattern_of_m(case, direction):
     graph, _, _ = case
-    model = hypergraph_model(graph, direction)
-    matrix = aggregation_matrix(graph, direction, normalize="none").tocsc()
-    for j in range(graph.n):
-        net = np.sort(model.pins[model.indptr[j] : model.indptr[j + 1]])
-        np.testing.assert_array_equal(
-            net, np.sort(matrix.indices[matrix.indptr[j] : matrix.indptr[j + 1]])
-        )
-
-
-@settings(max_examples=100)
-@given(partitioned_graphs(), directions)
-def test_graph_model_is_the_symmetrised_pattern(case, direction):
-    graph, _, _ = case
-    model = graph_model(graph, direction)
-    dense = graph.adjacency().toarray() != 0
-    expected = (dense | dense.T) & ~np.eye(graph.n, dtype=bool)
-    for i in range(graph.n):
-        found = np.sort(model.indices[model.indptr[i] : model.indptr[i + 1]])
-        np.testing.assert_array_equal(found, np.flatnonzero(expected[i]))
-
-
-@settings(max_examples=50)
-@given(partitioned_graphs(), directions)
-def test_weights_are_the_entries_of_the_rows(case, direction):
-    graph, _, _ = case
-    matrix = aggregation_matrix(graph, direction, normalize="none")
-    for build in (row_model, graph_model, hypergraph_model):
-        np.testing.assert_array_equal(build(graph, direction).weights, np.diff(matrix.indptr))
-
-
-def test_direction_matters():
-    graph = from_arcs(4, [(0, 1), (0, 2), (0, 3)])
-    parts = np.array([0, 1, 1, 1])
-    assert connectivity(hypergraph_model(graph, "in"), parts) == 1
-    assert connectivity(hypergraph_model(graph, "out"), parts) == 3
-
-
-@pytest.mark.parametrize("build", [row_model, graph_model, hypergraph_model])
-def test_a_graph_without_edges(build):
-    model = build(Graph(np.zeros(4, np.int64), np.empty(0, np.int32)))
-    assert model.weights.tolist() == [1, 1, 1]
+    model, of_graph = hypergraph_model(graph, direction), graph_model(graph, direction)
+    matrix = aggregation_matrix(graph, direction, normalize="none").toarray() != 0
+    both = (matrix | matrix.T) & ~np.eye(graph.n, dtype=bool)
+    for v in range(graph.n):
+        net = model.pins[model.indptr[v] : model.indptr[v + 1]]
+        np.testing.assert_array_equal(np.sort(net), np.flatnonzero(matrix[:, v]))
+        near = of_graph.indices[of_graph.indptr[v] : of_graph.indptr[v + 1]]
+        np.testing.assert_array_equal(np.sort(near), np.flatnonzero(both[v]))
+    for each in (model, of_graph, row_model(graph, direction)):
+        np.testing.assert_array_equal(each.weights, matrix.sum(axis=1))
 
 
 def test_large_nets_are_left_out():
@@ -114,12 +81,8 @@ def test_large_nets_are_left_out():
     assert np.diff(model.indptr).tolist() == [4, 2, 1, 1, 1]
     fewer = without_large_nets(model, 2)
     assert fewer.owners.tolist() == [1, 2, 3, 4]
-    assert [sorted(net) for net in np.split(fewer.pins, fewer.indptr[1:-1])] == [
-        [1, 2],
-        [2],
-        [3],
-        [4],
-    ]
+    nets = [sorted(net) for net in np.split(fewer.pins, fewer.indptr[1:-1])]
+    assert nets == [[1, 2], [2], [3], [4]]
     assert fewer.weights is model.weights
     assert without_large_nets(fewer, 1).owners.tolist() == [2, 3, 4]
     assert without_large_nets(model, 4) is model

@@ -1,7 +1,5 @@
 """Graphs that are sorted in files: the same folder as the one that is made in memory."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 
@@ -43,19 +41,20 @@ def same_graph(folder, source, layout=None, **rules):
 
 
 def write_list(path, random, kind, rows):
-    """A list of arcs with copies, loops and vertices without arcs."""
+    """A list of arcs with copies, loops and vertices without arcs; of 0 rows, a ring."""
     span = {"small": (0, 40), "gaps": (-500, 500), "wide": (-(2**62), 2**62)}[kind]
     ids = np.unique(random.integers(*span, 40))
-    ends = ids[random.integers(0, len(ids), (rows, 2))]
-    ends = np.append(ends, ends[:7], axis=0)
-    ends[:3, 1] = ends[:3, 0]
-    if path.name.startswith("weighted"):
-        lines = [f"{s} {t} {w!r}" for (s, t), w in
-                 zip(ends.tolist(), (random.standard_normal(len(ends)) * 1e3).tolist(),
-                     strict=True)]  # fmt: skip
-    else:
-        comma = "," if path.suffix == ".csv" else " "
-        lines = [f"{s}{comma}{t}" for s, t in ends.tolist()]
+    ends = np.stack([ids, np.roll(ids, 1)], 1)
+    if rows:
+        ends = ids[random.integers(0, len(ids), (rows, 2))]
+        ends = np.append(ends, ends[:7], axis=0)
+        ends[:3, 1] = ends[:3, 0]
+    weights = [f" {w!r}" for w in (random.standard_normal(len(ends)) * 1e3).tolist()]
+    comma = "," if path.suffix == ".csv" else " "
+    lines = [
+        f"{s}{comma}{t}" + w * path.name.startswith("weighted")
+        for (s, t), w in zip(ends.tolist(), weights, strict=True)
+    ]
     text = ("\n".join(lines) + "\n").encode()
     path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
     return ids
@@ -65,28 +64,16 @@ def write_list(path, random, kind, rows):
 @pytest.mark.parametrize("kind", ["small", "gaps", "wide"])
 def test_lists_of_arcs(tmp_path, few, name, kind):
     random = np.random.default_rng(len(name) + len(kind))
-    if few == 4:  # no vertex has more arcs than that
-        ends = np.stack([np.arange(30) * 7, np.roll(np.arange(30) * 7, 1)], 1)
-        tail = " 0.5" if name.startswith("w") else ""
-        text = "".join(f"{s} {t}{tail}\n" for s, t in ends.tolist()).replace(
-            " ", "," if name.endswith("csv") else " "
-        )
-        raw = text.encode()
-        (tmp_path / name).write_bytes(gzip.compress(raw) if name.endswith("gz") else raw)
-        ids = np.arange(30) * 7
-    else:
-        ids = write_list(tmp_path / name, random, kind, 40 if few == 50 else 400)
+    ids = write_list(tmp_path / name, random, kind, {4: 0, 50: 40}.get(few, 400))
     listed = tmp_path / "ids.txt"
     listed.write_text("".join(f"{i}\n" for i in random.permutation(ids).tolist()))
     layouts = [Layout(), Layout(ids=listed)]
     if kind == "gaps":
         layouts.append(Layout(vertices=f"{ids.min() - 3}..{ids.max() + 2}"))
     for layout in layouts:
-        for duplicates, self_loops, undirected in random.permutation(np.array(RULES, object))[:3]:
-            same_graph(
-                tmp_path, tmp_path / name, layout, duplicates=duplicates, self_loops=self_loops,
-                undirected=undirected,
-            )  # fmt: skip
+        for rules in random.permutation(np.array(RULES, object))[:3]:
+            named = dict(zip(("duplicates", "self_loops", "undirected"), rules, strict=True))
+            same_graph(tmp_path, tmp_path / name, layout, **named)
 
 
 @pytest.mark.parametrize("duplicates", ["sum", "merge"])
@@ -120,12 +107,12 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_is_refused_in_memory_is_refused_on_disk(tmp_path, case):
-    options, text, message = REFUSED[case]
-    (tmp_path / "e.txt").write_text(text)
-    refuses(message, import_graph, tmp_path / "e.txt", tmp_path / "g.graph", memory=1e9, **options)
-    assert [path.name for path in tmp_path.iterdir()] == ["e.txt"]
+def test_what_is_refused_in_memory_is_refused_on_disk(tmp_path):
+    for options, text, message in REFUSED.values():
+        (tmp_path / "e.txt").write_text(text)
+        out = tmp_path / "g.graph"
+        refuses(message, import_graph, tmp_path / "e.txt", out, memory=1e9, **options)
+        assert [path.name for path in tmp_path.iterdir()] == ["e.txt"]
 
 
 def test_too_little_memory_is_one_line(tmp_path, monkeypatch):
@@ -138,6 +125,7 @@ def test_too_little_memory_is_one_line(tmp_path, monkeypatch):
     assert "100MB is too little" not in message
     assert "0.1GB is too little: 4 vertices" in message
     assert "give --memory 0.33GB or more" in message
+    assert "is too little" in refused("import", "e.txt", "g.graph", "--memory", "0.32GB")
     assert "is not a size" in refused("import", "e.txt", "g.graph", "--memory", "x")
     assert "read as a whole" in refused("import", "e.mtx", "g.graph", "--memory", "1G")
     monkeypatch.setattr(on_disk, "arcs_at_once", lambda memory, n: 2)

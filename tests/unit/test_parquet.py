@@ -1,7 +1,5 @@
 """Parquet: lists of arcs and tables of vertices."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq

@@ -1,13 +1,12 @@
 """Files of PyTorch Geometric, read without it and without running anything of them."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np
 import pytest
 import tensor_files as write
 from command_line import run
+from refusals import refuses
 
 from partition.errors import UserError
 from partition.graph.store import open_graph
@@ -60,16 +59,16 @@ WRAPPED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", WRAPPED)
-def test_a_graph_comes_back_from_every_form(tmp_path, form):
-    path = saved(tmp_path / "data.pt", WRAPPED[form])
-    source = read_source(path)
-    assert (guess_format(path), source.format, source.n) == ("pyg", "pyg", 4)
-    assert (source.source.tolist(), source.target.tolist()) == ([0, 1, 2], [1, 2, 0])
-    np.testing.assert_array_equal(source.features, ARRAYS["x"])
-    assert source.labels.tolist() == [0, 1, 0, 1]
-    assert (source.class_names, source.weights.tolist()) == (("0", "2"), [0.5, 1, 2])
-    assert source.masks["train"].tolist() == [True, False, False, False]
+def test_a_graph_comes_back_from_every_form(tmp_path):
+    for wrap in WRAPPED.values():
+        path = saved(tmp_path / "data.pt", wrap)
+        source = read_source(path)
+        assert (guess_format(path), source.format, source.n) == ("pyg", "pyg", 4)
+        assert (source.source.tolist(), source.target.tolist()) == ([0, 1, 2], [1, 2, 0])
+        np.testing.assert_array_equal(source.features, ARRAYS["x"])
+        assert source.labels.tolist() == [0, 1, 0, 1]
+        assert (source.class_names, source.weights.tolist()) == (("0", "2"), [0.5, 1, 2])
+        assert source.masks["train"].tolist() == [True, False, False, False]
 
 
 def test_the_folder_of_a_dataset_is_imported(tmp_path, monkeypatch):
@@ -86,19 +85,17 @@ def test_the_folder_of_a_dataset_is_imported(tmp_path, monkeypatch):
 
 
 def test_an_edge_attr_of_one_column_is_the_weights(tmp_path):
+    file, bare = tmp_path / "data.pt", {"edge_weight": None}
     for attr in ([[0.5], [1], [2]], [0.5, 1, 2]):
-        path = saved(tmp_path / "data.pt", edge_weight=None, edge_attr=np.array(attr))
-        source = read_source(path)
+        source = read_source(saved(file, **bare, edge_attr=np.array(attr)))
         assert source.weights.tolist() == [0.5, 1, 2]
         assert source.notes["columns"] == "weight edge_attr"
-    source = read_source(saved(tmp_path / "both.pt", edge_attr=np.ones((3, 1))))
-    assert (source.weights.tolist(), source.notes["columns"]) == (
-        [0.5, 1, 2], "data of arcs edge_attr",
-    )  # fmt: skip
-    source = read_source(
-        saved(tmp_path / "c.pt", edge_weight=None, edge_attr=np.ones((3, 1))),
-        layout=Layout(arc_features="edge_attr"),
-    )
+    ones = np.ones((3, 1))
+    source = read_source(saved(file, edge_attr=ones))
+    assert source.weights.tolist() == [0.5, 1, 2]
+    assert source.notes["columns"] == "data of arcs edge_attr"
+    layout = Layout(arc_features="edge_attr")
+    source = read_source(saved(file, **bare, edge_attr=ones), layout=layout)
     assert source.weights is None
     assert source.arc_data.columns["features"].tolist() == [[1], [1], [1]]
 
@@ -134,11 +131,9 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_is_no_graph_is_refused(tmp_path, case):
-    change, message = REFUSED[case]
-    with pytest.raises(UserError, match=message):
-        read_source(saved(tmp_path / "data.pt", **change))
+def test_what_is_no_graph_is_refused(tmp_path):
+    for change, message in REFUSED.values():
+        refuses(message, read_source, saved(tmp_path / "data.pt", **change))
 
 
 def test_nothing_of_a_file_is_run(tmp_path):

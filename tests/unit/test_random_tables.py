@@ -1,16 +1,11 @@
 """Random tables in text: whatever their first lines are, no row is lost, added or changed.
 
 A table is written out of rows that are known, with a header or without, with odd first rows,
-comments, quotes and all separators. It is read as these rows, or refused. After changes of readers:
-``python tests/unit/test_random_tables.py 10000``.
+comments, quotes and all separators. It is read as these rows, or refused.
 """
-
-from __future__ import annotations
 
 import contextlib
 import random
-import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -19,8 +14,6 @@ import pytest
 
 from partition.errors import UserError
 from partition.importing.readers import Layout, Reading, open_stream, read_source
-from partition.importing.readers.node_tables import read_nodes
-from partition.importing.readers.triples import read as read_triples
 from partition.importing.readers.vertex_files import read_features, read_labels
 
 SEPARATORS = (" ", "\t", ",", ";", "  ", " \t", ", ")
@@ -102,40 +95,14 @@ def same(found, word: str) -> bool:
 
 
 def arcs(rng: random.Random, path: Path) -> None:
-    """A list of arcs, read at once and, if ids are integers, in pieces; or of triples."""
+    """A list of arcs, read at once and, if ids are integers, in pieces."""
     kind = rng.choice(("numbers", "numbers", "texts", "mixed", "hashes", "large"))
-    triples = rng.random() < 0.2
     rows = rows_of(rng, 2, [kind, kind])
     header = rng.choice((None, None, [*rng.choice(HEADERS)], [*rng.choice(OTHER_HEADERS)]))
     option = {"string_ids": rng.random() < 0.3}
     if rng.random() < 0.2:
         option["header"] = header is not None
-    relations = [rng.choice(("likes", "#knows", "50%", "7")) for _ in rows]
-    table = [[a, r, b] for (a, b), r in zip(rows, relations, strict=True)] if triples else rows
-    if triples:
-        option["columns"] = "source,relation,target"
-        header = header and [header[0], "relation", header[1]]
-    written(rng, path, table, header)
-    if triples:
-        typed = read_triples(path, Layout(**option))
-        ids = typed.ids.get("entity")
-        ends = [
-            (a, one.relation.name, b)
-            for one in typed.arcs
-            for a, b in zip(one.source.tolist(), one.target.tolist(), strict=True)
-        ]
-        called = [
-            ((a, r, b) if ids is None else (ids[a].item(), r, ids[b].item())) for a, r, b in ends
-        ]
-        expected = sorted(zip(rows, relations, strict=True), key=lambda row: row[1])
-        assert len(called) == len(expected)
-        for (a, r, b), ((source, target), relation) in zip(
-            sorted(called, key=lambda row: row[1]), expected, strict=True
-        ):
-            assert r == relation
-            assert same(a, source)
-            assert same(b, target)
-        return
+    written(rng, path, rows, header)
     source = read_source(path, "edges", Layout(**option))
     ids = np.arange(source.n) if source.ids is None else source.ids
     found = list(zip(ids[source.source].tolist(), ids[source.target].tolist(), strict=True))
@@ -156,22 +123,15 @@ def compare(found: list[tuple], rows: list[list[str]]) -> None:
 def features(rng: random.Random, path: Path) -> None:
     """A table of numbers, perhaps with a column of ids in any place."""
     width = rng.randrange(1, 4)
-    rows = rows_of(rng, width, ["numbers"] * width)
-    ids = None
+    rows, ids = rows_of(rng, width, ["numbers"] * width), None
     header = rng.choice((None, [f"f{i}" for i in range(width)], list("abc")[:width]))
     table = [list(row) for row in rows]
     if header is not None and rng.random() < 0.5:
-        place = rng.randrange(width + 1)
-        ids = [
-            f"{word_of(rng, rng.choice(('numbers', 'texts', 'hashes')))}{i}"
-            for i in range(len(rows))
-        ]
-        header = [
-            *header[:place],
-            rng.choice(("id", "node", "user_id", "userId", "")),
-            *header[place:],
-        ]
-        table = [[*r[:place], name, *r[place:]] for r, name in zip(rows, ids, strict=True)]
+        place, kinds = rng.randrange(width + 1), ("numbers", "texts", "hashes")
+        ids = [f"{word_of(rng, rng.choice(kinds))}{i}" for i in range(len(rows))]
+        header.insert(place, rng.choice(("id", "node", "user_id", "userId", "")))
+        for row, name in zip(table, ids, strict=True):
+            row.insert(place, name)
     written(rng, path, table, header)
     read = read_features(path)
     compare([tuple(map(float, row)) for row in read.values.tolist()], rows)
@@ -184,13 +144,10 @@ def labels(rng: random.Random, path: Path) -> None:
     """Labels one a line, or beside ids."""
     kind = rng.choice(("numbers", "texts", "hashes", "mixed"))
     rows = rows_of(rng, 1, [kind])
-    ids = None
-    header = rng.choice((None, ["label"], ["y"]))
-    table = rows
-    if rng.random() < 0.5:
-        ids = [f"{word_of(rng, kind)}{i}" for i in range(len(rows))]
+    table, header, with_ids = rows, rng.choice((None, ["label"], ["y"])), rng.random() < 0.5
+    if with_ids:
         table, header = (
-            [[row[0], name] for row, name in zip(rows, ids, strict=True)],
+            [[*row, f"{word_of(rng, kind)}{i}"] for i, row in enumerate(rows)],
             ["label", "id"],
         )
         if rng.random() < 0.5:
@@ -198,30 +155,11 @@ def labels(rng: random.Random, path: Path) -> None:
     written(rng, path, table, header)
     read = read_labels(path)
     found = [(value,) for value in read.values.tolist()]
-    compare(found, [row for row in rows if row != [""] or ids is not None])
-    assert (read.ids is None) == (ids is None)
+    compare(found, [row for row in rows if row != [""] or with_ids])
+    assert (read.ids is not None) == with_ids
 
 
-def nodes(rng: random.Random, path: Path) -> None:
-    """A table of the vertices of a type."""
-    rows = rows_of(rng, 2, ["numbers", "texts"])
-    ids = [
-        f"{word_of(rng, rng.choice(('numbers', 'texts', 'hashes')))}{i}" for i in range(len(rows))
-    ]
-    table = [[a, name, b] for (a, b), name in zip(rows, ids, strict=True)]
-    header = rng.choice((None, ["age", "user_id", "label"], ["age", "id", "label"]))
-    written(rng, path, table, header)
-    found = read_nodes(path, "user")
-    assert header is not None
-    compare([(name,) for name in found.ids.tolist()], [[name] for name in ids])
-    assert len(found.labels) == len(rows)
-    if found.features is None:
-        assert "age" in found.unread
-    else:
-        compare([tuple(row) for row in found.features.tolist()], [[a] for a, _ in rows])
-
-
-TABLES = (arcs, features, labels, nodes)
+TABLES = (arcs, features, labels)
 
 
 def outcome(seed: int, folder: Path) -> str:
@@ -239,21 +177,3 @@ def outcome(seed: int, folder: Path) -> str:
 def test_no_row_of_a_random_table_is_lost(tmp_path, part):
     outcomes = Counter(outcome(seed, tmp_path) for seed in range(part * 100, part * 100 + 100))
     assert sum(outcomes[f"{kind.__name__} read"] for kind in TABLES) > 30
-
-
-def main() -> None:
-    """Try so many tables, and print those that are read wrongly."""
-    outcomes: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory() as folder:
-        for seed in range(int(sys.argv[1])):
-            try:
-                outcomes[outcome(seed, Path(folder))] += 1
-            except Exception as error:
-                outcomes["WRONG"] += 1
-                name = f"{TABLES[seed % len(TABLES)].__name__}.csv"
-                print(seed, type(error).__name__, error, (Path(folder) / name).read_bytes())
-    print(dict(outcomes))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,15 +1,15 @@
 """Files and folders that are whole or not there."""
 
-from __future__ import annotations
-
 import os
 import resource
 import subprocess
 
 import pytest
+from refusals import refuses
 
+from partition import records
 from partition.errors import UserError
-from partition.records import atomic_file, atomic_folder, make_room_for, sweep, temporary_name
+from partition.records import atomic_file, atomic_folder, sweep
 from partition.startup import PYTHON
 
 
@@ -29,24 +29,18 @@ def test_what_is_written_under_a_temporary_name_is_told_by_its_own(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_appears_when_it_is_complete(tmp_path):
+def test_a_file_appears_when_it_is_complete_and_on_disk(tmp_path, monkeypatch):
+    synced, fsync = [], os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda file: synced.append(os.fstat(file).st_ino) or fsync(file)
+    )
     with atomic_file(tmp_path / "a", "w") as file:
         file.write("ä")
         assert not (tmp_path / "a").exists()
     assert (tmp_path / "a").read_bytes() == "ä".encode()
     assert os.listdir(tmp_path) == ["a"]
-
-
-def write_half_a_file(path, error):
-    with atomic_file(path) as file:
-        file.write(b"new")
-        raise error
-
-
-def write_half_a_folder(path, error):
-    with atomic_folder(path, overwrite=True) as folder:
-        (folder / "new").touch()
-        raise error
+    records.sync_folder(tmp_path)
+    assert synced == [(tmp_path / "a").stat().st_ino, tmp_path.stat().st_ino]
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
@@ -54,10 +48,13 @@ def test_a_failure_leaves_what_was_there(tmp_path, error):
     (tmp_path / "a").write_text("old")
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "old").touch()
-    with pytest.raises((UserError, KeyboardInterrupt)):
-        write_half_a_file(tmp_path / "a", error)
-    with pytest.raises((UserError, KeyboardInterrupt)):
-        write_half_a_folder(tmp_path / "b", error)
+    kinds = (UserError, KeyboardInterrupt)
+    with pytest.raises(kinds), atomic_file(tmp_path / "a") as file:  # noqa: PT012
+        file.write(b"new")
+        raise error
+    with pytest.raises(kinds), atomic_folder(tmp_path / "b", overwrite=True) as folder:  # noqa: PT012
+        (folder / "new").touch()
+        raise error
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
     assert (tmp_path / "a").read_text() == "old"
     assert os.listdir(tmp_path / "b") == ["old"]
@@ -105,14 +102,13 @@ def test_nothing_is_written_through_links_or_onto_devices(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(UserError, match="no regular file"), atomic_file(tmp_path / "fifo"):
         pass
-    with pytest.raises(UserError, match="no regular file"):
-        make_room_for(tmp_path / "fifo")
+    refuses("no regular file", records.make_room_for, tmp_path / "fifo")
 
 
 def test_what_dead_processes_left_is_swept(tmp_path):
     dead = subprocess.Popen(["true"])
     dead.wait()
-    living = temporary_name(tmp_path / "g.graph")
+    living = records.temporary_name(tmp_path / "g.graph")
     stale = living.with_name(living.name.replace(f"-{os.getpid()}-", f"-{dead.pid}-"))
     elsewhere = stale.with_name(f".elsewhere{stale.name}")
     (stale / "partitions").mkdir(parents=True)
@@ -138,7 +134,7 @@ def test_output_to_a_full_disk_is_one_line(words):
 def test_what_a_dead_process_had_renamed_aside_returns(tmp_path):
     dead = subprocess.Popen(["true"])
     dead.wait()
-    stem = temporary_name(tmp_path / "x").stem.replace(f"-{os.getpid()}-", f"-{dead.pid}-")
+    stem = records.temporary_name(tmp_path / "x").stem.replace(f"-{os.getpid()}-", f"-{dead.pid}-")
     for name in ("lost.graph", "there.graph"):
         (tmp_path / f"{stem}.{name}.old" / "data").mkdir(parents=True)
     (tmp_path / "there.graph").mkdir()

@@ -1,15 +1,13 @@
 """Heterogeneous graphs: folders, imports, checks."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pytest
-import tensor_files as write
 from command_line import as_json, refused, run
 from ogb_folders import rows
 from pyarrow import csv, parquet
@@ -43,7 +41,7 @@ def content(path):
     return facts | relations_of(graph)
 
 
-def test_a_folder_keeps_types_and_relations(folder):
+def test_a_folder_keeps_types_and_relations(folder, tmp_path):
     stored = open_graph(folder)
     graph, manifest = stored.graph, stored.manifest
     assert manifest.version == 6
@@ -55,54 +53,47 @@ def test_a_folder_keeps_types_and_relations(folder):
     np.testing.assert_array_equal(graph.features_of("author"), FEATURES["author"])
     assert graph.features_of("venue") is None
     refuses("unknown vertex type 'papers'", graph.features_of, "papers")
-    assert graph.arc_type.dtype == np.uint8
+    assert (graph.arc_type.dtype, graph.parallel) == (np.uint8, True)
     assert relations_of(graph) == {str(relation): sorted(pairs) for relation, pairs in ENDS.items()}
     assert graph.labels.tolist() == [0, 1, 1, -1] + [-1] * 5
     assert graph.masks["train"].tolist() == [True, True] + [False] * 7
-    assert graph.parallel
-    assert "in order" in run("check", folder).stdout
-
-
-def test_m_is_that_of_the_graph_without_types(folder):
-    graph = open_graph(folder).graph
-    plain = replace(graph, vertex_types=None, relations=(), arc_type=None, type_features={})
-    np.testing.assert_array_equal(
-        aggregation_matrix(graph).toarray(), aggregation_matrix(plain).toarray()
-    )
+    refuses("different widths", gcnmpi.propagate, folder, "sgc")
+    # Without types it is as it was, also its M.
+    none = {"vertex_types": None, "relations": (), "arc_type": None, "type_features": {}}
+    plain = replace(graph, **none)
+    whole, same = (aggregation_matrix(each).toarray() for each in (graph, plain))
+    np.testing.assert_array_equal(whole, same)
+    assert write_graph(tmp_path / "plain.graph", plain, source={}).version == 5
+    facts = json.loads((tmp_path / "plain.graph" / "manifest.json").read_text())
+    assert not {"vertex_types", "relations", "type_features"} & facts.keys()
 
 
 def test_features_of_one_width_are_those_of_all_vertices(tmp_path):
+    path = tmp_path / "a.graph"
     features = {name: np.full((n, 2), i, np.float32) for i, (name, n) in enumerate(COUNTS.items())}
-    import_typed(tmp_path / "a.graph", source_of(features=features))
-    graph = open_graph(tmp_path / "a.graph").graph
+    import_typed(path, source_of(features=features))
+    graph = open_graph(path).graph
     assert graph.type_features == {}
     assert graph.features[:, 0].tolist() == [0] * 4 + [1] * 3 + [2] * 2
     assert graph.features_of("author").tolist() == [[1, 1]] * 3
+    run("add", path, "--model", "rp", "-k", "2")
     np.save(tmp_path / "x.npy", np.ones((2, 5), np.float32))
-    run("attach", tmp_path / "a.graph", "--features", f"venue={tmp_path / 'x.npy'}")
-    stored = open_graph(tmp_path / "a.graph")
+    run("attach", path, "--features", f"venue={tmp_path / 'x.npy'}")
+    stored = open_graph(path)
     assert stored.manifest.type_features == {"paper": 2, "author": 2, "venue": 5}
     assert stored.graph.features is None
     assert stored.manifest.source["attached"] == {"features/venue": "x.npy"}
-    run("check", tmp_path / "a.graph")
-    run("attach", tmp_path / "a.graph", "--features", "random:3")
-    stored = open_graph(tmp_path / "a.graph")
+    assert as_json("list", path)[0]["name"] == "rp-2"
+    for given, told in (
+        ("papers", "vertex type 'papers'"),
+        ("paper", "has 4 vertices, its features 2"),
+    ):
+        assert told in refused("attach", path, "--features", f"{given}={tmp_path / 'x.npy'}")
+    run("check", path)
+    run("attach", path, "--features", "random:3")
+    stored = open_graph(path)
     assert (stored.manifest.features, stored.manifest.type_features) == (3, {})
-    run("check", tmp_path / "a.graph")
-
-
-ATTACHED = {
-    "no type": ("--features", "papers=x.npy", "unknown vertex type 'papers'"),
-    "rows": ("--features", "paper=x.npy", "paper has 4 vertices, its features 3 rows"),
-}
-
-
-@pytest.mark.parametrize("case", ATTACHED)
-def test_features_of_types_that_do_not_fit(folder, monkeypatch, case):
-    monkeypatch.chdir(folder.parent)
-    np.save("x.npy", np.ones((3, 1)))
-    *words, message = ATTACHED[case]
-    assert message in refused("attach", folder, *words)
+    run("check", path)
 
 
 def test_ids_cover_types_and_relations(tmp_path, folder):
@@ -128,6 +119,7 @@ def test_ids_cover_types_and_relations(tmp_path, folder):
 
 SPOILED = {  # the last arc is of an author
     "relation": ("arc_type", -1, 1, "is of the relation paper,cites,paper, whose source"),
+    "below": ("arc_type", 0, 0, "is of the relation author,writes,paper, whose source"),
     "no relation": ("arc_type", 0, 9, "arc_type.npy has a relation outside 0..2"),
     "features": ("features/author", 0, 7.5, "features/author.npy does not hold"),
 }
@@ -135,6 +127,7 @@ SPOILED = {  # the last arc is of an author
 
 @pytest.mark.parametrize("case", SPOILED)
 def test_a_damaged_folder_is_refused(folder, case):
+    assert "in order" in run("check", folder).stdout
     *change, message = SPOILED[case]
     change_array(folder, *change)
     assert message in run("check", folder, code=2).stderr
@@ -157,30 +150,15 @@ def test_a_manifest_that_contradicts_itself_is_refused(folder, case):
     assert message in refused("info", folder)
 
 
-def test_a_homogeneous_folder_is_as_it_was(tmp_path):
-    graph = typed_graph()
-    plain = replace(
-        graph, vertex_types=None, relations=(), arc_type=None, type_features={}, features=None
-    )
-    manifest = write_graph(tmp_path / "g.graph", plain, source={})
-    facts = json.loads((tmp_path / "g.graph" / "manifest.json").read_text())
-    assert facts["version"] == manifest.version == 5
-    assert not {"vertex_types", "relations", "type_features"} & facts.keys()
-
-
 def test_many_relations_take_two_bytes(tmp_path):
-    lines = [f"{i % 7}\tr{i % 300}\t{i % 5}\n" for i in range(2000)]
-    (tmp_path / "t.tsv").write_text("".join(lines))
+    triples = [(i % 7, f"r{i % 300}", i % 5) for i in range(2000)]
+    (tmp_path / "t.tsv").write_text("".join(f"{s}\t{r}\t{t}\n" for s, r, t in triples))
     words = (tmp_path / "t.tsv", tmp_path / "t.graph", "--columns", "source,relation,target")
     run("import", *words)
     graph = open_graph(tmp_path / "t.graph").graph
     assert (graph.arc_type.dtype, len(graph.relations)) == (np.uint16, 300)
-    found = {
-        (s, relation.split(",")[1], t)
-        for relation, pairs in relations_of(graph).items()
-        for s, t in pairs
-    }
-    assert found == {(int(s), r, int(t)) for s, r, t in (line.split() for line in lines)}
+    found = {(s, name.split(",")[1], t) for name, of in relations_of(graph).items() for s, t in of}
+    assert found == set(triples)
     refuses("65,537 relations are more", relation_dtype, 65537)
 
 
@@ -222,54 +200,42 @@ def test_reverses_are_added_once(case):
 
 
 def test_rules_hold_within_a_relation():
-    twice = {WRITES: [(0, 0), (0, 0)], CITES: [(1, 1), (0, 1)]}
-    graph, facts = build_typed(source_of(twice), self_loops="drop")
+    twice = source_of({WRITES: [(0, 0), (0, 0)], CITES: [(1, 1), (0, 1)]})
+    graph, facts = build_typed(twice, self_loops="drop")
     assert relations_of(graph) == {str(WRITES): [(0, 0)], str(CITES): [(0, 1)]}
     assert (facts["duplicates"]["found"], facts["self_loops"]["found"]) == (1, 1)
-    graph, _ = build_typed(source_of(twice), duplicates="keep")
+    graph, _ = build_typed(twice, duplicates="keep")
     assert relations_of(graph)[str(WRITES)] == [(0, 0), (0, 0)]
-    with pytest.raises(UserError, match="the arc 4 -> 0 is listed more than once"):
-        build_typed(source_of(twice), duplicates="error")
-
-
-TRIPLES = "a\tlikes\tb\nb\tlikes\tc\na\tknows\tb\n"
+    refuses("the arc 4 -> 0 is listed more than once", build_typed, twice, duplicates="error")
 
 
 def test_triples_and_their_pairs_have_one_numbering(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "train.tsv").write_text(TRIPLES)
+    triples = {"train": "a\tlikes\tb\nb\tlikes\tc\na\tknows\tb\n"}
+    triples |= {"valid": "a\tlikes\tc\n", "test": "c\tlikes\ta\n"}
+    for name, text in triples.items():
+        (tmp_path / f"{name}.tsv").write_text(text)
     columns = ("--columns", "source,relation,target")
-    shown = run("import", "train.tsv", "kg.graph", *columns)
-    assert "--reverse adds the reverse" in shown.stderr
+    assert "--reverse adds" in run("import", "train.tsv", "kg.graph", *columns).stderr
     graph = open_graph("kg.graph").graph
-    assert [str(one) for one in graph.relations] == ["entity,knows,entity", "entity,likes,entity"]
     assert (graph.vertex_types.names, graph.ids.tolist()) == (("entity",), ["a", "b", "c"])
-    assert relations_of(graph) == {
-        "entity,knows,entity": [(0, 1)], "entity,likes,entity": [(0, 1), (1, 2)],
-    }  # fmt: skip
-    for name, line in (("valid", "a\tlikes\tc\n"), ("test", "c\tlikes\ta\n")):
-        (tmp_path / f"{name}.tsv").write_text(line)
+    known = {"entity,knows,entity": [(0, 1)], "entity,likes,entity": [(0, 1), (1, 2)]}
+    assert relations_of(graph) == known
     words = ["--train", "train.tsv", "--val", "valid.tsv", "--test", "test.tsv", *columns]
     run("pairs", "kg.graph", *words, "--name", "own")
-    from partition.graph.links import read_pairs
-
     pairs = read_pairs("kg.graph", "own")
     assert pairs.relation_names == ("knows", "likes")
     assert pairs.relations["train"].tolist() == [1, 1, 0]
     assert pairs.relations["val"].tolist() == [1]
     (tmp_path / "valid.tsv").write_text("a\tloves\tc\n")
     assert "unknown relation" in refused("pairs", "kg.graph", *words, "--name", "other")
-
-
-def test_numbers_of_relations():
-    known = [WRITES, CITES, Relation("author", "cites", "paper")]
-    named, names = number_relations({"": np.array(["writes", "paper,cites,paper"])}, "f", known)
-    assert (named[""].tolist(), names) == ([0, 1], tuple(map(str, known)))
-    with pytest.raises(UserError, match="2 relations are called 'cites'"):
-        number_relations({"": np.array(["cites"])}, "f", known)
-    with pytest.raises(UserError, match="not all whole numbers, nor all texts"):
-        number_relations({"a": np.array(["x"]), "b": np.array([1])}, "f")
-    refuses("there is a relation -1", number_relations, {"a": np.array([-1])}, "f")
+    twice = [CITES, Relation("author", "cites", "paper")]
+    for told, *given in (
+        ("there is a relation -1", {"a": np.array([-1])}, "f"),
+        ("not all whole numbers", {"a": np.array(["x"]), "b": np.array([1])}, "f"),
+        ("2 relations are called 'cites'", {"": np.array(["cites"])}, "f", twice),
+    ):
+        refuses(told, number_relations, *given)
 
 
 def test_integer_triples_in_parquet(tmp_path):
@@ -313,83 +279,79 @@ def write_tables(place):
 
 def test_tables(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = write_tables(tmp_path)
-    run("import", ".", "a.graph", *words)
-    graph = open_graph("a.graph").graph
+    run("import", ".", "a.graph", *write_tables(tmp_path))
+    stored = open_graph("a.graph")
+    graph = stored.graph
     assert graph.vertex_types.counts == {"paper": 4, "venue": 2, "author": 3}
-    assert graph.ids.tolist()[3:] == ["paper:p9", "venue:0", "venue:1"] + [
-        f"author:{name}" for name in ("ann", "bob", "cy")
-    ]
-    assert relations_of(graph) == {
-        "author,writes,paper": [(0, 0), (1, 0), (2, 3)], "paper,cites,paper": [(0, 1), (1, 2)],
-    }  # fmt: skip
+    names = ["paper:p9", "venue:0", "venue:1", "author:ann", "author:bob", "author:cy"]
+    assert graph.ids.tolist()[3:] == names
+    writes = [(0, 0), (1, 0), (2, 3)]
+    assert relations_of(graph) == {str(WRITES): writes, str(CITES): [(0, 1), (1, 2)]}
     assert (graph.class_names, graph.labels[:4].tolist()) == (("cs", "ml"), [0, 1, 1, -1])
     assert graph.weights.tolist() == [0.5, 2, 1, 1, 1]
     assert graph.masks["test"].tolist() == [False, False, True] + [False] * 6
     np.testing.assert_array_equal(graph.features_of("paper"), np.arange(8.0).reshape(4, 2))
-    assert open_graph("a.graph").manifest.source["columns"] == "not read: paper: title"
+    assert stored.manifest.source["columns"] == "not read: paper: title"
+    # The same from a description, and from a table of other names.
     (tmp_path / "graph.toml").write_text(
         '[relations]\n"author,writes,paper" = "writes.csv"\n"paper,cites,paper" = "cites.csv"\n'
-        '[nodes]\npaper = "papers.csv"\nvenue = 2\n'
+        '[nodes]\npaper = "papers.parquet"\nvenue = 2\n'
     )
     columns = {"id": ["p1", "p2", "p3", "p9"], "x": [[0.0, 1], [2, 3], [4, 5], [6, 7]]}
     columns |= {"y": ["cs", "ml", "ml", ""], "train_mask": [True, True, False, False]}
     columns["test_mask"] = [False, False, True, False]
     parquet.write_table(pa.table(columns), tmp_path / "papers.parquet")
-    listed = (tmp_path / "graph.toml").read_text()
-    (tmp_path / "graph.toml").write_text(listed.replace("papers.csv", "papers.parquet"))
-    run("import", ".", "b.graph")
-    run("import", "graph.toml", "c.graph")
-    ids = {open_graph(f"{name}.graph").manifest.data_id for name in "abc"}
-    assert len(ids) == 1
+    for source in (".", "graph.toml"):
+        run("import", source, "b.graph", "--force")
+        assert open_graph("b.graph").manifest.data_id == stored.manifest.data_id
 
 
-IDS = {
-    "numbers": ("7,1\n8,2\n", "id\n7\n8\n", [], ["a:7", "a:8"]),
-    "zeros": ("007,1\n08,2\n", "id\n007\n08\n", [], ["a:007", "a:08"]),
-    "zeros in arcs only": ("007,1\n7,2\n", None, [], ["a:007", "a:7"]),
-    "a text in the table": ("07,1\n10,2\n", "id\n10\n07\nx\n", [], ["a:10", "a:07", "a:x"]),
-    "texts in arcs": ("x,1\n10,2\n", None, [], ["a:10", "a:x"]),
-    "as texts": ("7,1\n10,2\n", None, ["--string-ids"], ["a:10", "a:7"]),
-    "a table as texts": ("07,1\n10,2\n", "id\n10\n07\n", ["--string-ids"], ["a:10", "a:07"]),
+IDS = {  # arcs, a table, options, ids
+    "numbers": ("7,1\n8,2\n", "7\n8\n", [], ["7", "8"]),
+    "zeros": ("007,1\n08,2\n", "007\n08\n", [], ["007", "08"]),
+    "zeros in arcs only": ("007,1\n7,2\n", None, [], ["007", "7"]),
+    "a text in the table": ("07,1\n10,2\n", "10\n07\nx\n", [], ["10", "07", "x"]),
+    "texts in arcs": ("x,1\n10,2\n", None, [], ["10", "x"]),
+    "as texts": ("7,1\n10,2\n", None, ["--string-ids"], ["10", "7"]),
+    "a table as texts": ("07,1\n10,2\n", "10\n07\n", ["--string-ids"], ["10", "07"]),
 }
 
 
-@pytest.mark.parametrize("case", IDS)
-def test_ids_stay_as_they_are_written(tmp_path, monkeypatch, case):
+def test_ids_stay_as_they_are_written(tmp_path, monkeypatch):
     """Ids of the other type are numbers, whatever stands beside them."""
     monkeypatch.chdir(tmp_path)
-    arcs_of_a, table, more, expected = IDS[case]
-    (tmp_path / "w.csv").write_text(f"source,target\n{arcs_of_a}")
     (tmp_path / "c.csv").write_text("source,target,weight\n1,2,0.5\n2,10,1\n")
-    words = ["--relation", "a,w,p=w.csv", "--relation", "p,c,p=c.csv", *more]
-    if table is not None:
-        (tmp_path / "a.csv").write_text(table)
-        words += ["--nodes", "a=a.csv"]
-    run("import", ".", "g.graph", *words)
-    graph = open_graph("g.graph").graph
-    own, others = (graph.vertex_types.range(name) for name in ("a", "p"))
-    assert graph.ids[own.start : own.stop].tolist() == expected
-    numbers = ["p:1", "p:10", "p:2"] if more else ["p:1", "p:2", "p:10"]
-    assert graph.ids[others.start : others.stop].tolist() == numbers
+    for arcs_of_a, table, more, expected in IDS.values():
+        (tmp_path / "w.csv").write_text(f"source,target\n{arcs_of_a}")
+        words = ["--relation", "a,w,p=w.csv", "--relation", "p,c,p=c.csv", *more]
+        if table is not None:
+            (tmp_path / "a.csv").write_text(f"id\n{table}")
+            words += ["--nodes", "a=a.csv"]
+        run("import", ".", "g.graph", "--force", *words)
+        graph = open_graph("g.graph").graph
+        numbers = ["1", "10", "2"] if more else ["1", "2", "10"]
+        for type, ids in (("a", expected), ("p", numbers)):
+            own = graph.vertex_types.range(type)
+            assert graph.ids[own.start : own.stop].tolist() == [f"{type}:{one}" for one in ids]
 
 
 def test_columns_are_called_as_the_types(tmp_path, monkeypatch):
     """Further columns are named, a relation may have no arcs, and all that comes back."""
     monkeypatch.chdir(tmp_path)
-    for name, text in {
-        "bought": "User_ID,item,weight,date\n1,7,0.5,x\n2,8,2,y\n", "viewed": "source,target\n",
-        "seen": "user,item\n", "sold": "itemId;userid;price\n7;1;9.5\n",
-    }.items():  # fmt: skip
-        (tmp_path / f"{name}.csv").write_text(text)
-    words = [f"user,{name},item={name}.csv" for name in ("bought", "viewed", "seen")]
-    words = [word for one in [*words, "item,sold,user=sold.csv"] for word in ("--relation", one)]
+    texts = {
+        "user,bought,item": "User_ID,item,weight,date\n1,7,0.5,x\n2,8,2,y\n",
+        "user,viewed,item": "source,target\n",
+        "user,seen,item": "user,item\n",
+        "item,sold,user": "itemId;userid;price\n7;1;9.5\n",
+    }
+    words = []
+    for number, (relation, text) in enumerate(texts.items()):
+        (tmp_path / f"{number}.csv").write_text(text)
+        words += ["--relation", f"{relation}={number}.csv"]
     run("import", ".", "g.graph", *words)
     stored = open_graph("g.graph")
-    assert relations_of(stored.graph) == {
-        "user,bought,item": [(0, 0), (1, 1)], "item,sold,user": [(0, 0)],
-        "user,viewed,item": [], "user,seen,item": [],
-    }  # fmt: skip
+    arcs = {"user,bought,item": [(0, 0), (1, 1)], "item,sold,user": [(0, 0)]}
+    assert relations_of(stored.graph) == {name: [] for name in texts} | arcs
     assert stored.graph.weights.tolist() == [0.5, 2, 1]
     assert stored.manifest.source["columns"] == "not read: bought: date; sold: price"
     run("export", "g.graph", "tables")
@@ -397,45 +359,31 @@ def test_columns_are_called_as_the_types(tmp_path, monkeypatch):
     assert open_graph("again.graph").manifest.data_id == stored.manifest.data_id
 
 
+WRITTEN = ["--relation", "author,writes,paper=writes.csv"]
 TABLES = {
-    "no folder": (["--relation", "a,b,c=x.csv"], "writes.csv is no folder: with --relation"),
     "no relation": (["--nodes", "a=3"], "there are no relations"),
     "form": (["--relation", "a,b=x.csv"], "'a,b' is no relation"),
     "no file": (["--relation", "a,b,c=x.csv"], "there is no file x.csv"),
-    "unknown vertex": (
-        ["--relation", "author,writes,paper=writes.csv", "--nodes", "paper=1"],
-        "there is no paper 'p1'",
-    ),
-    "undirected": (["--relation", "author,writes,paper=writes.csv", "--undirected"], "--reverse"),
+    "unknown vertex": ([*WRITTEN, "--nodes", "paper=1"], "there is no paper 'p1'"),
+    "undirected": ([*WRITTEN, "--undirected"], "--reverse"),
     "columns": (["--relation", "a,b,c=bare.csv"], "or the first two a and c"),
-    "columns given": (
-        ["--relation", "a,b,c=x.csv", "--columns", "source,target"],
-        "name their columns in a header",
-    ),
+    "columns given": ([*WRITTEN, "--columns", "source,target"], "name their columns in a header"),
     "no arcs": (["--relation", "a,b,c=none.csv"], "no relation has an arc"),
-    "no header": (
-        ["--relation", "author,b,paper=writes.csv", "--nodes", "paper=bare.csv"],
-        "the first line names the columns, such as id",
-    ),
+    "no header": ([*WRITTEN, "--nodes", "paper=bare.csv"], "the first line names the columns"),
     "twice": (["--relation", "a,b,c=writes.csv"] * 2, "--relation a,b,c is given twice"),
 }
 
 
-@pytest.mark.parametrize("case", TABLES)
-def test_tables_that_are_no_graph(tmp_path, monkeypatch, case):
+def test_tables_that_are_no_graph(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_tables(tmp_path)
     (tmp_path / "bare.csv").write_text("x,y,val\nann,p1,zzz\n")
     (tmp_path / "none.csv").write_text("a,c\n")
-    words, message = TABLES[case]
-    source = "writes.csv" if case == "no folder" else "."
-    assert message in refused("import", source, "g.graph", *words)
-
-
-def test_reverse_is_for_relations(tmp_path):
+    for words, message in TABLES.values():
+        assert message in refused("import", ".", "g.graph", *words)
     (tmp_path / "e.txt").write_text("0 1\n")
-    told = refused("import", tmp_path / "e.txt", tmp_path / "g.graph", "--reverse")
-    assert "has no relations that --reverse could turn" in told
+    assert "is no folder" in refused("import", "e.txt", "g.graph", *WRITTEN)
+    assert "has no relations that --reverse" in refused("import", "e.txt", "g.graph", "--reverse")
 
 
 def write_ogb(root):
@@ -470,139 +418,35 @@ def test_a_folder_of_ogb(tmp_path):
     assert "paper,cites,paper: paper" in told
 
 
-STORES = "torch_geometric.data.storage"
-
-
-def as_hetero(vertices, arcs, as_object):
-    """A HeteroData as pickle writes it, or its ``to_dict``; its tensors, and their bytes."""
-    tensors, storages = {}, {}
-    for key, fields in (vertices | arcs).items():
-        tensors[key] = {}
-        for name, array in fields.items():
-            called = f"{'_'.join(key) if isinstance(key, tuple) else key}.{name}"
-            tensors[key][name] = array
-            if isinstance(array, np.ndarray):
-                tensors[key][name] = write.tensor(called, array)
-                storages[called] = array.tobytes()
-    if not as_object:
-        return {"_global_store": {}} | tensors, storages
-    stores = {
-        key: write.instance(
-            STORES, "NodeStorage" if key in vertices else "EdgeStorage",
-            {"_mapping": fields, "_key": key},
-        )
-        for key, fields in tensors.items()
-    }  # fmt: skip
-    state = {
-        "_node_store_dict": {key: stores[key] for key in vertices},
-        "_edge_store_dict": {key: stores[key] for key in arcs},
-    }
-    return write.instance("torch_geometric.data.hetero_data", "HeteroData", state), storages
-
-
-@pytest.mark.parametrize("as_object", [True, False])
-def test_a_file_of_pyg(tmp_path, as_object):
-    vertices = {
-        "paper": {
-            "x": FEATURES["paper"], "y": np.array([0, 1, 1, -1]),
-            "train_mask": np.array([True, True, False, False]),
-        },
-        "author": {"x": FEATURES["author"]},
-        "venue": {"num_nodes": 2},
-    }  # fmt: skip
-    arcs = {
-        tuple(relation): {"edge_index": np.array(pairs).T.copy()}
-        for relation, pairs in ENDS.items()
-    }
-    write.write_torch(tmp_path / "d.pt", *as_hetero(vertices, arcs, as_object))
-    run("import", tmp_path / "d.pt", tmp_path / "d.graph")
-    import_typed(tmp_path / "e.graph", source_of())
-    assert content(tmp_path / "d.graph") == content(tmp_path / "e.graph")
-    first, other = (open_graph(tmp_path / f"{name}.graph").manifest for name in "de")
-    assert (first.id, first.data_id) == (other.id, other.data_id)
-
-
-class _DGL:
+class DGL:
     """A heterogeneous graph with the methods of DGL's."""
 
-    is_homogeneous = False
-    ntypes = tuple(COUNTS)
-    canonical_etypes = tuple(ENDS)
+    is_homogeneous, ntypes, canonical_etypes = False, tuple(COUNTS), tuple(ENDS)
+    num_nodes = staticmethod(COUNTS.get)
 
-    class _Frame:
-        def __init__(self, data):
-            self.data = data
+    def __init__(self):
+        data = {name: {"feat": x} for name, x in FEATURES.items()} | {"venue": {}}
+        data["paper"]["label"] = np.array([0, 1, 1, -1])
+        data["paper"]["train_mask"] = np.array([True, True, False, False])
+        self.nodes = {name: SimpleNamespace(data=own) for name, own in data.items()}
+        self.edges = Edges()
 
-    @property
-    def nodes(self):
-        found = {name: self._Frame({"feat": x}) for name, x in FEATURES.items()}
-        found["paper"].data |= {
-            "label": np.array([0, 1, 1, -1]),
-            "train_mask": np.array([True, True, False, False]),
-        }
-        return found | {"venue": self._Frame({})}
 
-    @property
-    def edges(self):
-        class Edges:
-            def __call__(self, etype, order):
-                return tuple(np.array(ENDS[Relation(*etype)]).T)
+class Edges:
+    def __call__(self, etype, order):
+        return tuple(np.array(ENDS[Relation(*etype)]).T)
 
-            def __getitem__(self, key):
-                return _DGL._Frame({})
-
-        return Edges()
-
-    def num_nodes(self, name):
-        return COUNTS[name]
+    def __getitem__(self, key):
+        return SimpleNamespace(data={})
 
 
 def test_an_object_of_dgl(tmp_path, folder):
-    _DGL.__module__ = "dgl.heterograph"
-    made = gcnmpi.graph.from_object(_DGL(), folder=tmp_path / "o.graph")
+    DGL.__module__ = "dgl.heterograph"
+    made = gcnmpi.graph.from_object(DGL(), folder=tmp_path / "o.graph")
     assert content(made.path) == content(folder)
     assert made.manifest.data_id == open_graph(folder).manifest.data_id
     with pytest.raises(UserError, match="--reverse adds the reverse of each relation"):
-        gcnmpi.graph.from_object(_DGL(), undirected=True)
-
-
-def test_a_data_set_of_pyg_with_types(tmp_path, monkeypatch):
-    known = pytest.importorskip("torch_geometric.datasets", reason="PyG is not installed")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    data = known.FakeHeteroDataset(num_graphs=1, num_node_types=2, num_edge_types=3)[0]
-
-    class Fake:
-        def __init__(self, root):
-            pass
-
-        def __len__(self):
-            return 1
-
-        def __getitem__(self, place):
-            return data
-
-    monkeypatch.setattr(known, "FakeHetero", Fake, raising=False)
-    run("import", "pyg:FakeHetero", tmp_path / "f.graph", "--duplicates", "keep")
-    manifest = open_graph(tmp_path / "f.graph").manifest
-    assert list(manifest.vertex_types) == data.node_types
-    assert manifest.nnz == data.num_edges
-
-
-def test_an_object_of_pyg(folder):
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    pyg = pytest.importorskip("torch_geometric.data", reason="PyG is not installed")
-    data = pyg.HeteroData()
-    data["paper"].x, data["author"].x = map(torch.from_numpy, FEATURES.values())
-    data["paper"].y = torch.tensor([0, 1, 1, -1])
-    data["paper"].train_mask = torch.tensor([True, True, False, False])
-    data["venue"].num_nodes = 2
-    for relation, pairs in ENDS.items():
-        data[relation].edge_index = torch.tensor(pairs).T
-    made = gcnmpi.graph.from_object(data)
-    assert content(made.path) == content(folder)
-    drawn = gcnmpi.graph.from_object(data, split="random:0.34,0.66,0", reverse=True)
-    assert sum(int(mask.sum()) for mask in drawn.masks.values()) == 3
-    assert len(drawn.manifest.relations) == 6
+        gcnmpi.graph.from_object(DGL(), undirected=True)
 
 
 def test_a_network_reads_features_of_types_side_by_side(folder):
@@ -617,19 +461,6 @@ def test_a_network_reads_features_of_types_side_by_side(folder):
     assert inputs_of(open_graph(folder).graph).shape == (9, 4)
 
 
-def test_methods_that_read_features_refuse_those_of_types(folder):
-    wanted = r"vertex types, of different widths \(paper 2, author 3, venue none\)"
-    refuses(wanted, gcnmpi.propagate, folder, "sgc")
-
-
-def test_partitions_stay_when_features_are_attached(folder, tmp_path):
-    run("add", folder, "--model", "rp", "-k", "2")
-    np.save(tmp_path / "v.npy", np.ones((2, 1)))
-    run("attach", folder, "--features", f"venue={tmp_path / 'v.npy'}")
-    assert as_json("list", folder)[0]["name"] == "rp-2"
-    run("check", folder)
-
-
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 @pytest.mark.parametrize("ids", [["U1", "U2"], [0, 1]], ids=["texts", "numbers"])
 def test_columns_called_as_types_have_their_ids_everywhere(tmp_path, monkeypatch, form, ids):
@@ -638,38 +469,41 @@ def test_columns_called_as_types_have_their_ids_everywhere(tmp_path, monkeypatch
     def write(name, **columns):
         Path(name).parent.mkdir(exist_ok=True)
         save = {"csv": csv.write_csv, "parquet": parquet.write_table}[form]
-        save(pa.table(columns), name)
+        save(pa.table(columns), f"{name}.{form}")
+
+    def of_users():
+        """The first features, in the order of the ids."""
+        graph = open_graph("g.graph").graph
+        first = graph.vertex_types.range("user").start
+        order = slice(None) if graph.ids is None else np.argsort(graph.ids[first : first + 2])
+        return graph, graph.features_of("user")[order, 0].tolist()
 
     items = ids[::-1]
-    write(f"buys.{form}", user_id=ids, item_id=items, quantity=[1, 2])
-    write(f"users.{form}", age=[3, 4], user_id=ids[::-1])
+    write("buys", user_id=ids, item_id=items, quantity=[1, 2])
+    write("users", age=[3, 4], user_id=ids[::-1])
     for mask, user, item in (("train", 0, 0), ("valid", 1, 1), ("test", 1, 0)):
-        write(f"split/{mask}.{form}", user_id=[ids[user]], item_id=[items[item]])
+        write(f"split/{mask}", user_id=[ids[user]], item_id=[items[item]])
     tables = ("--relation", f"user,buys,item=buys.{form}", "--nodes", f"user=users.{form}")
     run("import", ".", "g.graph", *tables)
-    graph = open_graph("g.graph").graph
-    first = graph.vertex_types.range("user").start
-    at = first + (np.arange(2) if graph.ids is None else np.argsort(graph.ids[first : first + 2]))
-    assert graph.features_of("user")[at - first, 0].tolist() == [4, 3]
+    graph, found = of_users()
+    assert found == [4, 3]
     run("pairs", "g.graph", "--from", "split")
     pairs = read_pairs("g.graph", "links")
-    called = np.arange(graph.n) if graph.ids is None else graph.ids
-
-    def name(type, value):
-        own = graph.vertex_types.range(type)
-        return own.start + value if graph.ids is None else f"{type}:{value}"
-
     for mask, user, item in (("train", 0, 0), ("val", 1, 1), ("test", 1, 0)):
-        wanted = [name("user", ids[user]), name("item", items[item])]
-        assert called[pairs.positives[mask][0]].tolist() == wanted
-    write(f"x.{form}", f=[1.5, 2.5], user_id=ids[::-1])
+        ends = pairs.positives[mask][0]
+        wanted = (("user", ids[user]), ("item", items[item]))
+        if graph.ids is None:
+            starts = [graph.vertex_types.range(type).start for type, _ in wanted]
+            assert (ends - starts).tolist() == [value for _, value in wanted]
+        else:
+            assert graph.ids[ends].tolist() == [f"{type}:{value}" for type, value in wanted]
+    write("x", f=[1.5, 2.5], user_id=ids[::-1])
     run("attach", "g.graph", "--features", f"user=x.{form}")
-    graph = open_graph("g.graph").graph
-    assert graph.features_of("user")[at - first, 0].tolist() == [2.5, 1.5]
+    assert of_users()[1] == [2.5, 1.5]
     np.save("x.npy", np.array([[7.5], [8.5]]))
-    rows = ("attach", "g.graph", "--features", "user=x.npy")
+    rows, more = ("attach", "g.graph", "--features", "user=x.npy"), ()
     if graph.ids is not None:
-        assert "it is not clear which vertex a row is of" in refused(*rows)
-    run(*rows, *(() if graph.ids is None else ("--ids", "sorted")))
-    graph = open_graph("g.graph").graph
-    assert graph.features_of("user")[at - first, 0].tolist() == [7.5, 8.5]
+        assert "not clear which vertex a row is of" in refused(*rows)
+        more = ("--ids", "sorted")
+    run(*rows, *more)
+    assert of_users()[1] == [7.5, 8.5]

@@ -1,7 +1,5 @@
 """The scripts that make the papers' tables again, on small graphs."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import json

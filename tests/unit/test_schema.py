@@ -1,13 +1,11 @@
 """Types and relations as they are shown, made up, balanced and exported."""
 
-from __future__ import annotations
-
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from command_line import as_json, refused, run
-from refusals import refuses
 from small_graphs import make_folder
 from typed_graphs import CITES, ENDS, READS, WRITES, relations_of, source_of, typed_graph
 
@@ -15,7 +13,7 @@ import gcnmpi
 from partition.graph.relations import Relation
 from partition.graph.store import open_graph, read_partition, write_graph
 from partition.importing.readers.typed_source import RelationArcs
-from partition.importing.synthetic_typed import hetero, parse_relations, parse_types
+from partition.importing.synthetic_typed import hetero
 from partition.importing.typed import import_typed
 from partition.pipeline.balance import constraint_weights, single_constraints
 
@@ -48,8 +46,6 @@ def test_info_shows_types_and_relations(folder):
 
 
 def typed_plain():
-    from dataclasses import replace
-
     none = {"vertex_types": None, "relations": (), "arc_type": None, "type_features": {}}
     return replace(typed_graph(), **none)
 
@@ -63,14 +59,14 @@ def test_many_relations_are_not_all_listed(tmp_path):
     assert "r0 " not in shown
 
 
-@pytest.mark.parametrize("ending", ["svg", "png"])
-def test_a_drawing(folder, tmp_path, ending):
+def test_a_drawing(folder, tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    file = tmp_path / f"s.{ending}"
-    run("info", folder, "--plot", file)
-    assert file.stat().st_size > 1000
+    for ending in ("svg", "png"):
+        run("info", folder, "--plot", tmp_path / f"s.{ending}")
+        assert (tmp_path / f"s.{ending}").stat().st_size > 1000
     plain = make_folder(tmp_path / "p.graph", typed_plain())
-    assert "the graph has no vertex types" in refused("info", plain, "--plot", file)
+    told = refused("info", plain, "--plot", tmp_path / "s.svg")
+    assert "the graph has no vertex types" in told
 
 
 def test_a_made_up_graph_is_the_same_for_the_same_seed(folder, tmp_path):
@@ -96,24 +92,20 @@ def test_relations_tell_the_labels():
         assert 0.9 < follows.mean() < 0.97
 
 
-WRONG = {
-    "types": (["--types", "paper"], "--types paper: 'paper'"),
-    "a name": (["--types", "a/b:3"], "'a/b' is no name of one type"),
-    "relations": (["--relations", "a-b:3"], "'a-b' is no relation of its own"),
-    "unknown": (["--relations", "a-b-c:3"], "has the type 'a', which is none"),
-    "classes": (["--types", "paper:3,author:9"], "4 classes are too many"),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_mistakes_of_a_made_up_graph(tmp_path, case):
-    words, message = WRONG[case]
-    assert message in refused("synth", "hetero", tmp_path / "w.graph", *words)
-
-
-def test_words_of_a_made_up_graph():
-    assert parse_types("a:3,b:4:0", 16) == {"a": (3, 16), "b": (4, 0)}
-    assert parse_relations("a-x-b:3") == {Relation("a", "x", "b"): 3}
+def test_mistakes_of_a_made_up_graph(tmp_path):
+    for option, given, message in (
+        ("--types", "paper", "--types paper: 'paper'"),
+        ("--types", "a/b:3", "'a/b' is no name of one type"),
+        ("--relations", "a-b:3", "'a-b' is no relation of its own"),
+        ("--relations", "a-b-c:3", "has the type 'a', which is none"),
+        ("--types", "paper:3,author:9", "4 classes are too many"),
+    ):
+        assert message in refused("synth", "hetero", tmp_path / "w.graph", option, given)
+    plain = make_folder(tmp_path / "p.graph", typed_plain())
+    told = refused("add", plain, "--model", "gp", "-k", "2", "--balance", "types")
+    assert "balance by types: the graph has no vertex types" in told
+    told = refused("export", plain, tmp_path / "t")
+    assert "one type of vertices and no relations" in told
 
 
 def test_types_are_balanced_and_recorded(folder):
@@ -150,13 +142,6 @@ def test_figures_of_types_are_those_of_the_types_there_are(folder, tmp_path):
     assert len(ENDS) == 3
 
 
-def test_balance_by_types_needs_types(tmp_path):
-    plain = make_folder(tmp_path / "p.graph", typed_plain())
-    told = refused("add", plain, "--model", "gp", "-k", "2", "--balance", "types")
-    assert "balance by types: the graph has no vertex types" in told
-    refuses("no vertex types", single_constraints, typed_plain(), ("types",))
-
-
 HALF = np.array([[0.5], [np.nan], [1], [2]])
 CASES = {
     "plain": {},
@@ -184,17 +169,11 @@ def test_tables_are_the_same_graph(tmp_path, case):
 
 def test_weights_and_names_of_files(tmp_path):
     odd = [Relation("paper", name, "paper") for name in ("a/b", "a b", "a:b")]
-    tables = [
-        RelationArcs(one, np.array([0]), np.array([i]), np.array([0.1 + i]))
-        for i, one in enumerate(odd)
-    ]
-    from dataclasses import replace
-
+    ends = [map(np.array, ([0], [i], [0.1 + i])) for i in range(3)]
+    tables = [RelationArcs(one, *arrays) for one, arrays in zip(odd, ends, strict=True)]
     manifest = import_typed(tmp_path / "g.graph", replace(source_of(), arcs=tables))
     facts = as_json("export", tmp_path / "g.graph", tmp_path / "t")
-    assert facts["relations"] == [
-        "paper-a_b-paper.csv", "paper-a_b-paper-1.csv", "paper-a_b-paper-2.csv",
-    ]  # fmt: skip
+    assert facts["relations"] == [f"paper-a_b-paper{more}.csv" for more in ("", "-1", "-2")]
     run("import", tmp_path / "t", tmp_path / "h.graph")
     assert open_graph(tmp_path / "h.graph").manifest.id == manifest.id
     assert "is there already" in refused("export", tmp_path / "g.graph", tmp_path / "t")
@@ -202,8 +181,7 @@ def test_weights_and_names_of_files(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("names", "kept"),
-    [(["cites"], [CITES]), (["author,reads,paper", "cites"], [CITES, READS])],
+    ("names", "kept"), [(["cites"], [CITES]), (["author,reads,paper", "cites"], [CITES, READS])]
 )
 def test_a_graph_of_some_relations(tmp_path, names, kept):
     """All vertices and their data stay, and arcs of other relations between the same ends go."""
@@ -221,29 +199,25 @@ def test_a_graph_of_some_relations(tmp_path, names, kept):
     assert "is there already" in refused("export", path, other, "--relation", "cites")
 
 
-def test_a_graph_of_one_type_has_no_tables(tmp_path):
-    run("synth", "sbm", tmp_path / "s.graph", "--vertices", "50", "--classes", "2")
-    told = refused("export", tmp_path / "s.graph", tmp_path / "t")
-    assert "one type of vertices and no relations" in told
-
-
-@pytest.mark.parametrize("case", ["plain", "targets", "ids"])
-def test_hetero_data_and_back(tmp_path, case):
+def test_hetero_data_and_back(tmp_path):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     pytest.importorskip("torch_geometric", reason="PyG is not installed")
-    import_typed(tmp_path / "g.graph", source_of(**CASES[case]))
-    graph = gcnmpi.graph.open(tmp_path / "g.graph")
-    data = graph.to_pyg()
-    assert data.node_types == ["paper", "author", "venue"]
-    assert data[tuple(CITES)].edge_index.tolist() == np.array(ENDS[CITES]).T.tolist()
-    assert data.edge_types == [tuple(one) for one in ENDS]
-    if case == "ids":
-        assert data["paper"].ids.tolist() == [3, 5, 7, 9]
-    again = gcnmpi.graph.from_object(data)
-    assert again.manifest.id == graph.manifest.id
-    if case != "ids":
-        assert again.manifest.data_id == graph.manifest.data_id
-    torch.save(data, tmp_path / "d.pt")
-    run("import", tmp_path / "d.pt", tmp_path / "d.graph")
-    assert open_graph(tmp_path / "d.graph").manifest.data_id == again.manifest.data_id
-    assert data[tuple(WRITES)].edge_index.dtype == torch.int64
+    for case in ("plain", "targets", "ids"):
+        import_typed(tmp_path / "g.graph", source_of(**CASES[case]), overwrite=True)
+        graph = gcnmpi.graph.open(tmp_path / "g.graph")
+        data = graph.to_pyg()
+        assert data.node_types == ["paper", "author", "venue"]
+        assert data[tuple(CITES)].edge_index.tolist() == np.array(ENDS[CITES]).T.tolist()
+        assert data.edge_types == [tuple(one) for one in ENDS]
+        again = gcnmpi.graph.from_object(data)
+        assert again.manifest.id == graph.manifest.id
+        assert (again.manifest.data_id == graph.manifest.data_id) == (case != "ids")
+        for saved in (data, data.to_dict()):
+            torch.save(saved, tmp_path / "d.pt")
+            run("import", tmp_path / "d.pt", tmp_path / "d.graph", "--force")
+            assert open_graph(tmp_path / "d.graph").manifest.data_id == again.manifest.data_id
+        assert data[tuple(WRITES)].edge_index.dtype == torch.int64
+    assert data["paper"].ids.tolist() == [3, 5, 7, 9]
+    drawn = gcnmpi.graph.from_object(data, split="random:0.34,0.66,0", reverse=True)
+    assert sum(int(mask.sum()) for mask in drawn.masks.values()) == 3
+    assert len(drawn.manifest.relations) == 6

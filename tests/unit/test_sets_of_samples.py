@@ -33,28 +33,29 @@ def command(*words):
     return done.exit_code, done.output
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"ranges": {"train": (0, 9)}}, "ranges are lists of (start, stop)"),
-        ({"ranges": {"train": [(0, 9.5)]}}, "ranges are lists of (start, stop)"),
-        ({"ranges": {"train": [(0, 9)], "dev": [(9, 12)]}}, "unknown mask of ranges 'dev'"),
-        ({"ranges": {"train": [(0, 9), (8, 12)]}}, "step 8 is twice in train"),
-        ({"ranges": {"train": [(0, 9)], "val": [(8, 12)]}}, "step 8 is in train and in val"),
-        ({"ranges": {"train": [(9, 9)]}}, "9:9 of train is not within the 20 steps"),
-        ({"ranges": {"val": [(0, 9)]}}, "no step to train on"),
-        ({"states": np.ones((STEPS, N), bool)}, "states are bool, no numbers"),
-        ({"states": "states.npy"}, "no numbers"),
-        ({"states": np.ones((2, STEPS, N, 1))}, "not (steps, 5, columns)"),
-        ({"states": np.ones((0, N, 1))}, "not (steps, 5, columns)"),
-        ({"targets": np.ones((STEPS - 1, N, 1))}, "not (20, 5, columns)"),
-        ({"states": np.full((STEPS, N, 1), np.inf)}, "states of step 0 have an infinite number"),
-        ({"name": "a/b"}, "'a/b' is not a valid name for samples"),
-    ],
-)
-def test_mistakes_leave_nothing_behind(graph, states, given, says):
-    caught = refuses(".", gcnmpi.graph.open(graph).add_samples, **{"states": states} | given)
-    assert says in caught.message
+MISTAKES = [
+    ({"ranges": {"train": (0, 9)}}, "ranges are lists of (start, stop)"),
+    ({"ranges": {"train": [(0, 9.5)]}}, "ranges are lists of (start, stop)"),
+    ({"ranges": {"train": [(0, 9)], "dev": [(9, 12)]}}, "unknown mask of ranges 'dev'"),
+    ({"ranges": {"train": [(0, 9), (8, 12)]}}, "step 8 is twice in train"),
+    ({"ranges": {"train": [(0, 9)], "val": [(8, 12)]}}, "step 8 is in train and in val"),
+    ({"ranges": {"train": [(9, 9)]}}, "9:9 of train is not within the 20 steps"),
+    ({"ranges": {"train": [(9, 21)]}}, "9:21 of train is not within the 20 steps"),
+    ({"ranges": {"val": [(0, 9)]}}, "no step to train on"),
+    ({"states": np.ones((STEPS, N), bool)}, "states are bool, no numbers"),
+    ({"states": "states.npy"}, "no numbers"),
+    ({"states": np.ones((2, STEPS, N, 1))}, "not (steps, 5, columns)"),
+    ({"states": np.ones((0, N, 1))}, "not (steps, 5, columns)"),
+    ({"targets": np.ones((STEPS - 1, N, 1))}, "not (20, 5, columns)"),
+    ({"states": np.full((STEPS, N, 1), np.inf)}, "states of step 0 have an infinite number"),
+    ({"name": "a/b"}, "'a/b' is not a valid name for samples"),
+]
+
+
+def test_mistakes_leave_nothing_behind(graph, states):
+    add = gcnmpi.graph.open(graph).add_samples
+    for given, says in MISTAKES:
+        assert says in refuses(".", add, **{"states": states} | given).message
     assert list_samples(graph) == []
 
 
@@ -120,3 +121,16 @@ def test_rows_of_a_graph_with_ids_are_of_vertices_that_are_said(tmp_path):
     found = made.add_samples(values, ids=ids, name="listed")
     np.testing.assert_array_equal(found.states, values[:, [1, 2, 0]])
     refuses("no vertex 9", made.add_samples, states=values, ids=[9, 767541, 767542])
+
+
+def test_samples_begin_with_their_history_and_columns_have_scales(graph):
+    equal, states = np.array([0.1, 0.7, 1 / 3, 1e9 / 3, 2 / 7]), np.empty((20, N, 6))
+    states[:, :, 0] = np.arange(20.0)[:, None] + np.arange(N)
+    states[:, :, 1:] = equal
+    made = gcnmpi.graph.open(graph).add_samples(states, ranges={"train": [(0, 5), (10, 20)]})
+    assert made.anchors("train", 3, 2).tolist() == [2, 12, 13, 14, 15, 16, 17]
+    assert made.anchors("train", 3, 3).tolist() == [12, 13, 14, 15, 16]
+    mean, deviation = made.scales()
+    train = states[[*range(5), *range(10, 20)], :, 0]
+    np.testing.assert_allclose(mean, [train.mean(), *equal])
+    np.testing.assert_allclose(deviation, [train.std(), *[1] * 5])  # of equal numbers it is 1

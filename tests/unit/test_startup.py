@@ -51,26 +51,6 @@ def test_in_a_folder_of_sources_the_installed_program_is_started(tmp_path, monke
     assert done.returncode == 0, done.stderr
 
 
-POOR = {
-    "output in ascii": ({"PYTHONIOENCODING": "ascii"}, "gcn-partition"),
-    "no HOME": ({"HOME": None}, "gcnmpi"),
-}
-RUNS = {
-    "gcn-partition": "from partition.errors import printing\nwith printing(): print('Ã ✓')",
-    "gcnmpi": "from gcnmpi.mpi.process import world; print(world().size, '✓')",
-}
-
-
-@pytest.mark.parametrize("case", POOR)
-def test_a_poor_environment_costs_no_result(case):
-    changed, program = POOR[case]
-    environment = {name: value for name, value in (os.environ | changed).items() if value}
-    done = subprocess.run(
-        [sys.executable, "-c", RUNS[program]], env=environment, capture_output=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-
-
 def test_a_job_gets_no_variables_of_the_job_that_submits_it(monkeypatch):
     handed = ("SLURM_MEM_PER_CPU", "SLURM_CPU_BIND", "SBATCH_TIMELIMIT", "SBATCH_SIGNAL")
     for name in (*handed, "SLURM_CONF", "SBATCH_ACCOUNT"):

@@ -13,7 +13,6 @@ from small_graphs import make_folder, partitioned_graphs, random_graph
 from partition.graph.graph import row_sizes
 from partition.graph.metrics import pattern_exchange
 from partition.graph.sampling import MODEL, make_sampler, sides, stream_seed
-from partition.importing.synthetic import sbm
 from partition.models import stochastic
 from partition.models.hypergraph import hypergraph_model
 from partition.models.stochastic import (
@@ -25,7 +24,7 @@ from partition.models.stochastic import (
     stochastic_model,
 )
 from partition.pipeline.adding import add_partition, make_parts
-from partition.reporting.simulate import FIGURES, draw, simulate
+from partition.reporting.simulate import FIGURES, simulate
 
 VERTEX = {"sampler": "vertex", "batch": "50%", "fanouts": "", "owners": "batch"}
 NEIGHBOR = VERTEX | {"sampler": "neighbor", "batch": 3, "fanouts": "2,1"}
@@ -87,34 +86,6 @@ def test_with_nets_of_all_vertices_an_epoch_sees_every_arc_once(direction):
     np.testing.assert_array_equal(seen, truth)
 
 
-def test_nets_of_all_vertices_have_the_expectation_of_the_batches():
-    graph = random_graph(40, 250, seed=3)
-    parts = np.arange(40, dtype=np.int32) % 3
-    epochs = 150
-    model = stochastic_model(graph, "in", seed=0, batches=4 * epochs, **ALL | {"batch": 10})
-    excess = sum(
-        cost * (len(set(parts[list(pins)].tolist())) - 1)
-        for (_, pins), cost in nets_of(model).items()
-    )
-    # Of readers other than j itself 9/39 are in a batch with j, 10/40 in any batch.
-    truth = expected_volume(graph, parts, 10, "in")
-    assert excess / (4 * epochs) * 10 / 40 == pytest.approx(truth, rel=0.08)
-    assert excess / (4 * epochs) * 10 / 40 >= truth
-
-
-def test_nets_whose_hashes_collide_stay_apart(monkeypatch):
-    graph = random_graph(30, 100)
-    arguments = {"seed": 1, "batches": 10, **VERTEX}
-    truth = nets_of(stochastic_model(graph, "in", **arguments))
-    monkeypatch.setattr(stochastic, "mixed", lambda numbers, key: np.zeros(len(numbers), np.uint64))
-    found = stochastic_model(graph, "in", **arguments)
-    total = {}
-    nets = np.split(found.pins, found.indptr[1:-1])
-    for j, net, cost in zip(found.owners.tolist(), nets, found.costs.tolist(), strict=True):
-        total[j, tuple(net.tolist())] = total.get((j, tuple(net.tolist())), 0) + cost
-    assert total == truth
-
-
 def test_the_number_of_nets_and_batches():
     # Equation 14 of the paper with its own settings, 27 processors: 26² / 0.02 · ln 4.
     assert nets_needed(27, 0.1, 0.5) == math.ceil(26**2 / 0.02 * math.log(4)) == 46857
@@ -145,51 +116,25 @@ def test_theta_left_open_bounds_what_is_drawn():
     assert given["theta"] == 0.2
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"theta": -0.1}, "theta = -0.1"),
-        ({"theta": float("nan")}, "theta = nan"),
-        ({"delta": 0.0}, "delta = 0"),
-        ({"delta": 1.0}, "delta = 1"),
-        ({"batches": -1}, "batches = -1"),
-        ({"batch": 0}, "a batch of 0 vertices"),
-        ({"batch": 201}, "a batch of 201 vertices"),
-        ({"fanouts": "2"}, "has no fan-outs"),
-        ({"sampler": "neighbor", "fanouts": "2;3"}, "fan-outs '2;3'"),
-        ({"theta": 1e-7}, "choose a larger theta"),
-        ({"sampler": "edge"}, "unknown sampler"),
-    ],
-)
-def test_mistakes(options, message):
+MISTAKES = [
+    ({"theta": -0.1}, "theta = -0.1"),
+    ({"theta": float("nan")}, "theta = nan"),
+    ({"delta": 0.0}, "delta = 0"),
+    ({"delta": 1.0}, "delta = 1"),
+    ({"batches": -1}, "batches = -1"),
+    ({"batch": 0}, "a batch of 0 vertices"),
+    ({"batch": 201}, "a batch of 201 vertices"),
+    ({"fanouts": "2"}, "has no fan-outs"),
+    ({"sampler": "neighbor", "fanouts": "2;3"}, "fan-outs '2;3'"),
+    ({"theta": 1e-7}, "choose a larger theta"),
+    ({"sampler": "edge"}, "unknown sampler"),
+]
+
+
+def test_mistakes():
     graph = random_graph(200, 3000)
-    refuses(message, settle, graph, "in", 4, 0, OPEN | VERTEX | options)
-
-
-def expected_volume(graph, parts, size, direction):
-    """Of a batch of ``size`` uniformly drawn vertices, by counting subsets."""
-    side = sides(graph, direction, "columns")
-    indptr, rows = side.indptr, side.other
-    n, total = graph.n, 0.0
-    for j in range(n):
-        readers = rows[indptr[j] : indptr[j + 1]]
-        for p in set(parts[readers].tolist()) - {int(parts[j])}:
-            count = np.count_nonzero(parts[readers] == p)
-            missed = math.comb(n - 1 - count, size - 1) / math.comb(n - 1, size - 1)
-            total += size / n * (1 - missed)
-    return total
-
-
-@pytest.mark.parametrize("direction", ["in", "out"])
-def test_simulated_volume_is_the_expected_one(direction):
-    graph = random_graph(40, 250, seed=3)
-    parts = np.arange(40, dtype=np.int32) % 3
-    sampler = make_sampler("vertex", 40, 13, 5)
-    side = sides(graph, direction, sampler.side)
-    _, figures = draw(side, sampler, [(parts, 3)], 400, direction)
-    volume = figures[0, 0]
-    truth = expected_volume(graph, parts, 13, direction)
-    assert abs(volume.mean() - truth) < 4 * volume.std() / np.sqrt(len(volume))
+    for options, message in MISTAKES:
+        refuses(message, settle, graph, "in", 4, 0, OPEN | VERTEX | options)
 
 
 def test_simulate_whole_batches_is_the_full_volume(tmp_path):
@@ -214,53 +159,33 @@ def test_simulate_whole_batches_is_the_full_volume(tmp_path):
 def test_simulate_neighbours_and_mistakes(tmp_path):
     path = make_folder(tmp_path / "small.graph", random_graph(60, 400))
     add_partition(path, "rp", 2)
+    made = add_partition(path, "shp", 2, batch="20%", theta="0.3", imbalance=0.1)
+    assert (made.name, made.options["batch"], made.options["batches"] > 1) == (
+        "shp-2-e0.1",
+        "12",
+        True,
+    )
     arguments = {"sampler": "neighbor", "batch": 5, "fanouts": "3,2", "batches": 20}
+    made_of_them = make_parts(random_graph(60, 400), "shp", 3, options=arguments)
+    assert np.unique(made_of_them).tolist() == [0, 1, 2]
     facts = simulate(path, ["rp-2"], **arguments)
     assert facts["fanouts"] == [3, 2]
+    two = simulate(path, ["rp-2"], **arguments | {"batches": 2})["partitions"][0]["volume"]
+    assert two["sd"] == pytest.approx((two["max"] - two["min"]) / math.sqrt(2))
+    assert two["sd"] > 0
     assert facts == simulate(path, ["rp-2"], **arguments)
     assert facts != simulate(path, ["rp-2"], **arguments, seed=1)
-    for wrong, message in {
-        ("batches", 0): "0 batches",
-        ("batch", 61): "a batch of 61",
-        ("fanouts", "x"): "fan-outs",
-        ("direction", "up"): "unknown direction",
-    }.items():
-        refuses(message, simulate, path, ["rp-2"], **arguments | dict([wrong]))
+    for wrong, message in (
+        ({"batches": 0}, "0 batches"),
+        ({"batch": 61}, "a batch of 61"),
+        ({"fanouts": "x"}, "fan-outs"),
+        ({"direction": "up"}, "unknown direction"),
+    ):
+        refuses(message, simulate, path, ["rp-2"], **arguments | wrong)
     refuses("unknown partition of", simulate, path, ["rp-3"])
     refuses("no partition is named", simulate, path, [])
-
-
-@pytest.mark.slow
-def test_communities_are_found_from_batches(tmp_path):
-    graph = sbm(1200, 4, degree=12, intra=0.95, seed=1)
-    parts = make_parts(graph, "shp", 4, options={"batch": "10%", "batches": 60})
-    truth = make_parts(graph, "rp", 4)
-    sampler = make_sampler("vertex", 1200, 120, 0)
-    side = sides(graph, "in", sampler.side)
-    _, figures = draw(side, sampler, [(parts, 4), (truth, 4)], 20, "in")
-    assert figures[0, 0].mean() < 0.35 * figures[1, 0].mean()
-
-
-@pytest.mark.slow
-def test_what_is_recorded(tmp_path):
-    path = make_folder(tmp_path / "small.graph", random_graph(60, 400))
-    made = add_partition(path, "shp", 2, batch="20%", theta="0.3", imbalance=0.1)
-    assert made.name == "shp-2-e0.1"
-    assert made.options["batch"] == "12"
-    assert made.options["batches"] > 1
-    again = add_partition(path, "shp", 2, imbalance=0.1, name="again", **made.options)
-    np.testing.assert_array_equal(made.parts, again.parts)
-    refuses("theta = -1", add_partition, path, "shp", 2, theta=-1, name="no")
-
-
-def test_simulate_from_the_command_line(tmp_path):
-    path = make_folder(tmp_path / "small.graph", random_graph(60, 400))
-    add_partition(path, "rp", 2)
-    add_partition(path, "block", 3)
-    words = ["simulate", path, "rp-2", "block-3", "--batch", 20, "--batches", 5]
+    words = ["simulate", path, "rp-2", made.name, "--batch", 20, "--batches", 5]
     table = run(*words).output
-    for text in ("5 batches of 20 vertices", "rp-2", "block-3", "max send", "median", "±"):
-        assert text in table
-    rows = as_json(*words)["partitions"]
-    assert [row["name"] for row in rows] == ["rp-2", "block-3"]
+    assert all(text in table for text in ("5 batches of 20 vertices", "rp-2", "median", "±"))
+    assert [row["name"] for row in as_json(*words)["partitions"]] == ["rp-2", made.name]
     assert "has no fan-outs" in refused(*words, "--fanouts", 3)

@@ -4,7 +4,6 @@ import errno
 import itertools
 import json
 import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -34,7 +33,6 @@ from partition.graph.store import (
 )
 from partition.pipeline.adding import add_partition
 from partition.pipeline.checking import check_folder
-from partition.records import read_npz
 
 
 def full_graph(n=12):
@@ -73,16 +71,12 @@ def measured(path):
 
 
 def arrays(graph):
-    facts = asdict(graph)
-    assert facts.pop("class_names") is None
-    assert not facts.pop("parallel")
-    for name in ("vertex_types", "relations", "arc_type", "type_features"):
-        assert not facts.pop(name)
-    facts |= facts.pop("masks") | graph.arc_data.columns()
-    return {name: found for name, found in facts.items() if name != "arc_data"}
+    """All arrays of a graph, which has no types."""
+    names = ("indptr", "indices", "weights", "features", "labels", "ids", "targets")
+    return {name: getattr(graph, name) for name in names} | dict(graph.masks)
 
 
-def test_round_trip(folder):
+def test_round_trip(folder, tmp_path):
     opened = open_graph(folder)
     found, expected = arrays(opened.graph), arrays(full_graph())
     assert found.keys() == expected.keys()
@@ -94,72 +88,53 @@ def test_round_trip(folder):
     assert (manifest.direction, manifest.directed, manifest.weighted) == ("out", True, True)
     assert (manifest.features, manifest.masks) == (3, ("train", "test"))
     assert manifest.source == {"format": "test"}
-    assert manifest.id == content_id(full_graph())
+    assert (manifest.id, manifest.data_id) == (content_id(full_graph()), data_id(full_graph()))
     assert isinstance(opened.graph.features, np.memmap)
+    change_json(folder / "manifest.json", "data_id", version=1)
+    assert open_graph(folder).manifest.data_id == ""
+    empty = Graph(np.zeros(1, np.int64), np.empty(0, np.int32))
+    for number, graph in enumerate((from_arcs(3, [(0, 1)]), from_arcs(3, []), empty)):
+        opened = open_graph(make_folder(tmp_path / f"{number}.graph", graph)).graph
+        assert (opened.n, opened.nnz) == (graph.n, graph.nnz)
+        assert opened.features is opened.labels is opened.weights is None
 
 
-def test_the_plainest_graphs(tmp_path):
-    for name, graph in {
-        "bare": from_arcs(3, [(0, 1)]),
-        "edgeless": from_arcs(3, []),
-        "empty": Graph(np.zeros(1, np.int64), np.empty(0, np.int32)),
-    }.items():
-        path = tmp_path / f"{name}.graph"
-        write_graph(path, graph, source={})
-        opened = open_graph(path)
-        assert (opened.graph.n, opened.graph.nnz) == (graph.n, graph.nnz)
-        assert opened.graph.features is opened.graph.labels is opened.graph.weights is None
-
-
-def test_the_id_is_that_of_the_structure():
+def test_ids_are_those_of_the_structure_and_of_what_belongs_to_the_vertices():
     graph = full_graph()
+    first, masks = data_id(graph), graph.masks
     assert content_id(replace(graph, features=None, labels=None)) == content_id(graph)
     assert content_id(replace(graph, weights=graph.weights * 2)) != content_id(graph)
     assert content_id(random_graph(12, 40, seed=1)) != content_id(random_graph(12, 40))
-    # Nothing but isolated vertices: only n tells them apart.
-    assert content_id(from_arcs(3, [])) != content_id(from_arcs(4, []))
-
-
-def test_the_data_id_is_that_of_what_belongs_to_the_vertices():
-    graph = full_graph()
-    first = data_id(graph)
+    assert content_id(from_arcs(3, [])) != content_id(from_arcs(4, []))  # only n is another
     assert data_id(replace(graph, weights=None)) == first
     for change in (
         {"features": graph.features + 1}, {"features": graph.features.reshape(6, 6)},
         {"features": None}, {"labels": graph.labels[::-1]}, {"ids": None},
-        {"class_names": ("a", "b", "c", "d")}, {"masks": {"train": graph.masks["train"]}},
-        {"masks": {"train": graph.masks["train"], "val": graph.masks["test"]}},
-        {"masks": {"train": graph.masks["test"], "test": graph.masks["train"]}},
+        {"class_names": ("a", "b", "c", "d")}, {"masks": {"train": masks["train"]}},
+        {"masks": {"train": masks["train"], "val": masks["test"]}},
+        {"masks": {"train": masks["test"], "test": masks["train"]}},
     ):  # fmt: skip
         assert data_id(replace(graph, **change)) != first, change
     wide = np.arange(600_000, dtype=np.float32).reshape(2, -1)  # of more bytes than a chunk
-    assert data_id(replace(from_arcs(2, []), features=wide)) != data_id(
-        replace(from_arcs(2, []), features=wide[::-1])
-    )
+    ids = {data_id(replace(from_arcs(2, []), features=rows)) for rows in (wide, wide[::-1])}
+    assert len(ids) == 2
 
 
-def test_a_folder_of_version_1_is_read(folder):
-    file = folder / "manifest.json"
-    assert json.loads(file.read_text())["data_id"] == data_id(full_graph())
-    change_json(file, "data_id", version=1)
-    assert open_graph(folder).manifest.data_id == ""
+NUMBERS = [
+    ("indices", 3, -1, r"indices.npy has a vertex outside 0\.\.11"),
+    ("indices", 3, 12, r"indices.npy has a vertex outside 0\.\.11"),
+    ("indices", 1, 0, "the targets of a vertex in indices.npy do not increase"),
+    ("indptr", 5, 10**12, "indptr.npy does not increase"),
+    ("indptr", 5, -3, "indptr.npy does not increase"),
+    ("indptr", 0, 1, "indptr.npy goes from 1 to"),
+    ("indptr", 12, 1, "indptr.npy goes from 0 to 1"),
+    ("weights", 2, np.nan, "weights.npy has a weight that is not finite"),
+    ("labels", 2, 4, r"labels.npy has a label outside -1\.\.3"),
+    ("labels", 2, -2, r"labels.npy has a label outside -1\.\.3"),
+]
 
 
-@pytest.mark.parametrize(
-    ("name", "at", "value", "message"),
-    [
-        ("indices", 3, -1, r"indices.npy has a vertex outside 0\.\.11"),
-        ("indices", 3, 2 * 10**9, r"indices.npy has a vertex outside 0\.\.11"),
-        ("indices", 1, 0, "the targets of a vertex in indices.npy do not increase"),
-        ("indptr", 5, 10**12, "indptr.npy does not increase"),
-        ("indptr", 5, -3, "indptr.npy does not increase"),
-        ("indptr", 0, 1, "indptr.npy goes from 1 to"),
-        ("indptr", 12, 1, "indptr.npy goes from 0 to 1"),
-        ("weights", 2, np.nan, "weights.npy has a weight that is not finite"),
-        ("labels", 2, 400, r"labels.npy has a label outside -1\.\.3"),
-        ("labels", 2, -2, r"labels.npy has a label outside -1\.\.3"),
-    ],
-)
+@pytest.mark.parametrize(("name", "at", "value", "message"), NUMBERS)
 @pytest.mark.parametrize("at_once", [1 << 20, 3])
 def test_numbers_that_no_graph_has_are_refused(
     folder, monkeypatch, name, at, value, message, at_once
@@ -171,69 +146,44 @@ def test_numbers_that_no_graph_has_are_refused(
     refuses(message, add_partition, folder, "gp", 2)
 
 
-def test_texts_out_of_files_do_not_steer_terminals(folder):
+def test_files_of_any_length_or_kind_are_refused(folder):
     write_partition(folder, partition_of(folder, tool="\x1b[2Jx", options={"\x07": ["\x9b1m"]}))
-    found = read_partition(folder, "p")
+    found = read_partition(folder, "p")  # texts do not steer terminals
     assert (found.tool, found.options) == (r"\x1b[2Jx", {r"\x07": [r"\x9b1m"]})
-
-
-@pytest.mark.parametrize("name", ["manifest.json", "indices.npy", "partitions/p.npz",
-                                  "partitions/p.json"])  # fmt: skip
-def test_pipes_are_not_waited_for(folder, name):
-    write_partition(folder, partition_of(folder))
-    (folder / name).unlink()
-    os.mkfifo(folder / name)
-    with pytest.raises(UserError, match="it is not a regular file"):
-        open_graph(folder) and read_partition(folder, "p")
-
-
-def test_a_description_of_any_length_is_refused(folder):
-    write_partition(folder, partition_of(folder))
     for name in ("manifest.json", "partitions/p.json"):
-        os.truncate(folder / name, 1 << 40)
+        good = (folder / name).read_bytes()
+        os.truncate(folder / name, (1 << 28) + 1)
         refuses("is damaged: it is longer than", read_partition, folder, "p")
-        (folder / name).write_text((folder / name).open().read(20_000).rstrip("\0"))
-
-
-def test_a_part_vector_out_of_proportion_is_refused(folder):
-    write_partition(folder, partition_of(folder))
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+        refuses("it is not a regular file", read_partition, folder, "p")
+        (folder / name).unlink()
+        (folder / name).write_bytes(good)
     np.savez_compressed(folder / "partitions" / "p.npz", parts=np.zeros(10**7, np.int32))
 
-    def refused():
+    def read():
         refuses("parts is of shape", read_partition, folder, "p")
 
-    assert takes_less_than(1 << 20, refused)
+    assert takes_less_than(1 << 20, read)
 
 
 def test_partitions_behind_a_link_out_of_the_folder_are_refused(folder, tmp_path):
+    write_partition(folder, partition_of(folder))
     inside, outside = folder / "partitions", tmp_path / "elsewhere"
     inside.rename(outside)
     before = sorted(outside.iterdir())
     for target in (outside, tmp_path / "gone", ".."):
         inside.symlink_to(target)
         for use in (
-            lambda: list_partitions(folder),
-            lambda: has_partition(folder, "hp-3"),
-            lambda: read_partition(folder, "hp-3"),
-            lambda: remove_partition(folder, "hp-3"),
-            lambda: partition_lock(folder, "hp-3", "a test").__enter__(),
-        ):
-            refuses("partitions is a link that leads out of", use)
+            has_partition, read_partition, remove_partition, lambda *a: list_partitions(a[0]),
+            lambda *a: partition_lock(*a, "a test").__enter__(),
+        ):  # fmt: skip
+            refuses("partitions is a link that leads out of", use, folder, "p")
         inside.unlink()
     assert sorted(outside.iterdir()) == before
     outside.rename(folder / "kept")
     inside.symlink_to("kept")
-    assert list_partitions(folder) == [path.stem for path in before if path.suffix == ".json"]
-
-
-@pytest.mark.parametrize("name", ["features.npy", "partitions/secret.npz", "manifest.json"])
-def test_what_a_link_points_to_is_not_shown(folder, tmp_path, name):
-    (tmp_path / "secret").write_text("hunter2: a secret\n")
-    (folder / name).unlink(missing_ok=True)
-    (folder / name).symlink_to(tmp_path / "secret")
-    with pytest.raises(UserError) as found:
-        read_npz(folder / name) if name.endswith("npz") else open_graph(folder)
-    assert "hunter2" not in str(found.value)
+    assert list_partitions(folder) == ["p"]
 
 
 def test_a_map_that_finds_no_addresses_is_not_damage(folder, monkeypatch):
@@ -242,49 +192,44 @@ def test_a_map_that_finds_no_addresses_is_not_damage(folder, monkeypatch):
     refuses(r"cannot map .*indptr\.npy of [\d,]+ bytes", open_graph, folder, error=MemoryError)
 
 
-@pytest.mark.parametrize("name", ["indptr", "indices", "weights", "features", "labels", "ids"])
-def test_a_truncated_array_is_refused(folder, name):
-    file = folder / f"{name}.npy"
-    file.write_bytes(file.read_bytes()[:-5])
-    refuses(rf"{name}\.npy is damaged or truncated", open_graph, folder)
-
-
-@pytest.mark.parametrize("name", ["indptr", "indices", "features", "train_mask"])
-def test_a_missing_array_is_refused(folder, name):
-    (folder / f"{name}.npy").unlink()
-    refuses(rf"{name}\.npy is missing", open_graph, folder)
-
-
-def test_an_array_of_another_shape_or_type_is_refused(folder):
+def test_arrays_that_are_truncated_missing_or_of_another_kind_are_refused(folder):
+    for name in ("indptr", "indices", "weights", "features", "labels", "train_mask"):
+        file = folder / f"{name}.npy"
+        good = file.read_bytes()
+        file.write_bytes(good[:-5])
+        refuses(rf"{name}\.npy is damaged or truncated", open_graph, folder)
+        file.unlink()
+        refuses(rf"{name}\.npy is missing", open_graph, folder)
+        file.write_bytes(good)
     np.save(folder / "labels.npy", np.zeros(11, np.int32))
     refuses(r"holds int32 \(11,\), the manifest asks for \(12,\)", open_graph, folder)
     np.save(folder / "labels.npy", np.zeros(12))
     refuses("holds float64", open_graph, folder)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"version": 99}, "has format version 99, this program reads 1, 2, 3"),
-        ({"format": "else"}, "does not describe a graph"),
-        ({"n": 13}, "the manifest asks for"),
-        ({"n": None}, "is damaged: n cannot be None"),
-        ({"n": -12}, "is damaged: n cannot be -12"),
-        ({"n": True}, "is damaged: n cannot be True"),
-        ({"nnz": 10**30}, "is damaged: nnz cannot be 1000"),
-        ({"n": 2**40}, "the manifest asks for"),
-        ({"classes": 2**60}, "is damaged: classes cannot be"),
-        ({"classes": 1}, r"is damaged: labels.npy has a label outside -1..0"),
-        ({"direction": "sideways"}, "is damaged: direction cannot be 'sideways'"),
-        ({"directed": "\x1b[2J" * 99}, r"is damaged: directed cannot be '\\\\x1b"),
-        ({"source": None}, "is damaged: source cannot be None"),
-        ({"colour": "red"}, "is damaged: it has an unknown field 'colour'"),
-        ({"masks": ["train", "9" * 999]}, "is damaged: masks does not hold what it should"),
-        ({"masks": ["../../elsewhere"]}, "is damaged: masks does not hold what it should"),
-        ({"masks": [["train"]]}, "is damaged: masks does not hold what it should"),
-        ({"masks": ["train", "train"]}, "is damaged: masks does not hold what it should"),
-    ],
-)
+DAMAGED = "is damaged: {} cannot be"
+MANIFESTS = [
+    ({"version": 99}, "has format version 99, this program reads 1, 2, 3"),
+    ({"format": "else"}, "does not describe a graph"),
+    ({"n": 13}, "the manifest asks for"),
+    ({"n": 2**40}, "the manifest asks for"),
+    ({"n": None}, DAMAGED.format("n")),
+    ({"n": -12}, DAMAGED.format("n")),
+    ({"n": True}, DAMAGED.format("n")),
+    ({"nnz": 10**30}, DAMAGED.format("nnz")),
+    ({"classes": 2**60}, DAMAGED.format("classes")),
+    ({"classes": 1}, r"is damaged: labels.npy has a label outside -1..0"),
+    ({"direction": "sideways"}, DAMAGED.format("direction")),
+    ({"directed": "\x1b[2J" * 99}, r"is damaged: directed cannot be '\\\\x1b"),
+    ({"source": None}, DAMAGED.format("source")),
+    ({"colour": "red"}, "is damaged: it has an unknown field 'colour'"),
+    ({"masks": ["../../elsewhere"]}, "is damaged: masks does not hold what it should"),
+    ({"masks": [["train"]]}, "is damaged: masks does not hold what it should"),
+    ({"masks": ["train", "train"]}, "is damaged: masks does not hold what it should"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), MANIFESTS)
 def test_a_manifest_that_does_not_fit_is_refused(folder, change, message):
     change_json(folder / "manifest.json", **change)
     refuses(message, open_graph, folder)
@@ -305,9 +250,8 @@ def test_no_graph_folder(tmp_path):
     refuses(r"ends in \.graph", write_graph, tmp_path / "graph", full_graph(), source={})
 
 
-def test_a_failure_while_writing_leaves_no_folder(tmp_path, monkeypatch):
-    path = tmp_path / "g.graph"
-    saves = []
+def test_a_failure_while_writing_leaves_what_was_there(folder, monkeypatch):
+    path, saves = folder.with_name("new.graph"), []
 
     def fail(file, array, **kwargs):
         saves.append(file)
@@ -317,24 +261,15 @@ def test_a_failure_while_writing_leaves_no_folder(tmp_path, monkeypatch):
 
     monkeypatch.setattr(store.np, "save", fail)
     refuses("No space left on device", write_graph, path, full_graph(), source={})
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_failed_replacement_leaves_the_old_folder(folder, monkeypatch):
     monkeypatch.setattr(store.np, "save", raising(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         write_graph(folder, random_graph(5, 5), source={}, overwrite=True)
+    monkeypatch.setattr(os, "replace", raising(OSError(28, "No space left on device")))
+    refuses("No space left", write_partition, folder, partition_of(folder))
+    assert list((folder / "partitions").iterdir()) == []
     monkeypatch.undo()
     assert open_graph(folder).graph.n == 12
     assert [file.name for file in folder.parent.iterdir()] == ["g.graph"]
-
-
-def test_overwriting(folder):
-    refuses("is there already", write_graph, folder, random_graph(5, 5), source={})
-    write_partition(folder, partition_of(folder))
-    write_graph(folder, random_graph(5, 5), source={}, overwrite=True)
-    assert open_graph(folder).graph.n == 5
-    assert list_partitions(folder) == []
 
 
 def test_partitions_of_the_same_arcs_are_kept(folder):
@@ -344,6 +279,7 @@ def test_partitions_of_the_same_arcs_are_kept(folder):
     labels = np.zeros(12, np.int32)
     train = {"train": np.arange(12) < 5}
     other = replace(full_graph(), features=None, labels=labels, masks=train)
+    refuses("is there already", write_graph, folder, other, source={})
     write_graph(folder, other, source={}, overwrite=True)
     assert open_graph(folder).graph.features is None
     assert list_partitions(folder) == ["p"]
@@ -351,84 +287,49 @@ def test_partitions_of_the_same_arcs_are_kept(folder):
     np.testing.assert_array_equal(kept.parts, before.parts)
     assert before.metrics["in"].train == [2, 1, 1]
     assert kept.metrics["in"] == replace(before.metrics["in"], train=[2, 2, 1])  # of the new mask
+    write_graph(folder, random_graph(5, 5), source={}, overwrite=True)
+    assert (open_graph(folder).graph.n, list_partitions(folder)) == (5, [])
 
 
 def test_a_graph_in_use_is_not_replaced_and_its_partition_not_removed(folder):
     write_partition(folder, partition_of(folder))
+    again = {"source": {}, "overwrite": True}
     with partition_lock(folder, "p", "gcnmpi train", exclusive=False):
-        with pytest.raises(UserError, match=r"g\.graph is in use: gcnmpi train"):
-            write_graph(folder, full_graph(), source={}, overwrite=True)
+        refuses(r"g\.graph is in use: gcnmpi train", write_graph, folder, full_graph(), **again)
         refuses("in use: gcnmpi train p ", remove_partition, folder, "p")
-        with (
-            partition_lock(folder, "q", "gcn-partition add"),
-            pytest.raises(UserError, match="in use: gcn-partition add q "),
-            partition_lock(folder, "q", "gcn-partition add"),
-        ):
-            pass
+        with partition_lock(folder, "q", "gcn-partition add"):
+            lock = partition_lock(folder, "q", "gcn-partition add")
+            refuses("in use: gcn-partition add q ", lock.__enter__)
     remove_partition(folder, "p")
-    write_graph(folder, full_graph(), source={}, overwrite=True)
+    write_graph(folder, full_graph(), **again)
     assert sorted(os.listdir(folder.parent)) == ["g.graph"]
     assert not [name for name in os.listdir(folder) if name.startswith(".")]
 
 
-def test_writers_of_one_name_never_disagree(folder):
-    """One writes again and again while another reads: it finds one whole partition or none."""
-    vectors = [np.arange(12, dtype=np.int32) % 3, np.arange(12, dtype=np.int32)[::-1] % 3]
-    made = [write_partition(folder, partition_of(folder, "p", parts=vectors[0], seed=0))]
-    made += [write_partition(folder, partition_of(folder, "q", parts=vectors[1], seed=1))]
-
-    def write(number):
-        for _ in range(10):
-            again = replace(made[number], name="p")
-            write_partition(folder, again, overwrite=True)
-
-    with ThreadPoolExecutor() as pool:
-        writers = [pool.submit(write, number) for number in (0, 1, 0, 1)]
-        while not all(writer.done() for writer in writers):
-            try:
-                found = read_partition(folder, "p")
-            except UserError as error:
-                assert "'p'" in error.message or "p.json" in error.message  # noqa: PT017
-                assert "does not hold" not in error.message  # noqa: PT017
-            else:
-                assert found.id == made[found.seed].id
-        for writer in writers:
-            writer.result()
-    assert read_partition(folder, "p").parts.tolist() in [v.tolist() for v in vectors]
-
-
-def test_partition_round_trip(folder):
+def test_partitions_are_written_listed_and_removed(folder):
     made = partition_of(folder, seed=3, options={"a": 1}, metrics=measured(folder), seconds=0.5)
     stored = write_partition(folder, made)
     assert has_partition(folder, "p")
     found = read_partition(folder, "p")
     np.testing.assert_array_equal(found.parts, made.parts)
-    assert found.parts.dtype == np.int32
+    assert (found.parts.dtype, len(stored.id)) == (np.int32, 32)
     assert replace(found, parts=None) == replace(stored, parts=None)
     assert len(read_partition(folder, "p", parts=False).parts) == 0
-    assert len(stored.id) == 32
     assert np.load(folder / "partitions" / "p.npz")["parts"].tolist() == made.parts.tolist()
-
-
-def test_the_id_of_a_partition_is_that_of_its_parts(folder):
-    first = write_partition(folder, partition_of(folder, "a"))
-    wide = partition_of(folder, "b", parts=first.parts.astype(np.int64))
-    assert write_partition(folder, wide).id == first.id
-    other = partition_of(folder, "c", parts=first.parts[::-1])
-    assert write_partition(folder, other).id != first.id
-
-
-def test_partitions_are_listed_and_removed(folder):
-    for name in ("b-2", "a"):
-        write_partition(folder, partition_of(folder, name))
-    assert list_partitions(folder) == ["a", "b-2"]
-    refuses("has a partition 'a' already", write_partition, folder, partition_of(folder, "a"))
-    write_partition(folder, partition_of(folder, "a", k=4), overwrite=True)
-    assert read_partition(folder, "a").k == 4
-    remove_partition(folder, "a")
-    assert list_partitions(folder) == ["b-2"]
-    assert not has_partition(folder, "a")
-    refuses("unknown partition", remove_partition, folder, "a")
+    # The id is that of the parts.
+    wide = partition_of(folder, "b-2", parts=made.parts.astype(np.int64))
+    assert write_partition(folder, wide).id == stored.id
+    other = partition_of(folder, "c", parts=made.parts[::-1])
+    assert write_partition(folder, other).id != stored.id
+    refuses("has a partition 'c' already", write_partition, folder, other)
+    refuses("another graph", write_partition, folder, replace(other, name="d", graph_id="0" * 32))
+    write_partition(folder, partition_of(folder, "c", k=4), overwrite=True)
+    assert read_partition(folder, "c").k == 4
+    assert list_partitions(folder) == ["b-2", "c", "p"]
+    remove_partition(folder, "c")
+    assert (list_partitions(folder), has_partition(folder, "c")) == (["b-2", "p"], False)
+    refuses("unknown partition", remove_partition, folder, "c")
+    refuses("did you mean 'b-2'", read_partition, folder, "b-4")
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "-k", "a b", "a" * 300])
@@ -436,161 +337,110 @@ def test_malformed_names(folder, name):
     refuses("is not a valid name for a partition", has_partition, folder, name)
 
 
-def test_unknown_partition(folder):
-    refuses("has no partition 'hp-4', nor any other", read_partition, folder, "hp-4")
-    write_partition(folder, partition_of(folder, "hp-3"))
-    refuses("did you mean 'hp-3'", read_partition, folder, "hp-4")
+CHANGES = [
+    {"colour": "red"}, {"k": float("inf")}, {"k": 10**30}, {"k": 0}, {"k": None}, {"k": True},
+    {"seed": "x"}, {"imbalance": float("nan")}, {"options": []}, {"metrics": {"up": {}}},
+    {"metrics": {"in": 3}}, {"metrics": {"in": {"k": 3}}}, {"options": {"balance": 3}},
+    {"nodes": {"in": {"ranks_per_node": 0}}}, {"options": {"ranks_per_node": 0}},
+    {"history": [{"step": "a", "seconds": 1, "volume": 3}]}, {"history": [{"seconds": 0.5}]},
+    {"nodes": 7}, {"history": [1]}, {"seconds": None}, {"id": 5}, {"deterministic": 1},
+    {"direction": "up"}, {"graph_id": None}, {"tool": ["a"]},
+]  # fmt: skip
 
 
-def test_a_partition_of_another_graph_is_refused(folder, tmp_path):
-    write_partition(folder, partition_of(folder))
-    other = make_folder(tmp_path / "other.graph", random_graph(12, 40, seed=9))
-    for suffix in ("json", "npz"):
-        data = (folder / "partitions" / f"p.{suffix}").read_bytes()
-        (other / "partitions" / f"p.{suffix}").write_bytes(data)
-    refuses("was made for another graph", read_partition, other, "p")
-
-
-def test_damaged_partitions_are_refused(folder):
+def test_damaged_partitions_are_refused(folder, tmp_path):
     write_partition(folder, partition_of(folder))
     vector, description = (folder / "partitions" / f"p.{suffix}" for suffix in ("npz", "json"))
-    metrics = asdict(measured(folder)["in"])
+    figures = asdict(measured(folder)["in"])
     good, facts = vector.read_bytes(), json.loads(description.read_text())
+    other = make_folder(tmp_path / "other.graph", random_graph(12, 40, seed=9))
+    for file in (vector, description):
+        (other / "partitions" / file.name).write_bytes(file.read_bytes())
+    refuses("was made for another graph", read_partition, other, "p")
 
     vector.write_bytes(good[: len(good) // 2])
     refuses("damaged", read_partition, folder, "p")
     vector.unlink()
     refuses("cannot read", read_partition, folder, "p")
-    np.savez(vector, parts=np.zeros(11, np.int32))
-    refuses(r"parts is of shape \(11,\), not \(12,\)", read_partition, folder, "p")
-    np.savez(vector, parts=np.full(12, 3, np.int32))
-    refuses(r"part number outside 0\.\.2", read_partition, folder, "p")
+    for parts, says in (
+        (np.zeros(11, np.int32), r"parts is of shape \(11,\), not \(12,\)"),
+        (np.full(12, 3, np.int32), r"part number outside 0\.\.2"),
+        (
+            np.arange(12, dtype=np.int32)[::-1] % 3,
+            r"does not hold the parts that p\.json describes",
+        ),
+    ):
+        np.savez(vector, parts=parts)
+        refuses(says, read_partition, folder, "p")
     vector.write_bytes(good)
     for change in ({"version": 2}, {"format": "x"}):
         description.write_text(json.dumps(facts | change))
         refuses("is not a version 1 partition", read_partition, folder, "p")
-    for change in (
-        {"colour": "red"}, {"k": float("inf")}, {"k": 10**30}, {"k": 0}, {"k": None}, {"k": True},
-        {"seed": "x"}, {"imbalance": float("nan")}, {"options": []}, {"metrics": {"up": {}}},
-        {"metrics": {"in": 3}}, {"metrics": {"in": {"k": 3}}}, {"metrics": {"in": metrics}},
-        {"metrics": {"in": metrics | {"k": 4}, "out": metrics}},
-        {"metrics": {"in": metrics, "out": metrics | {"rows": [1, 2]}}},
-        {"nodes": {"in": {"ranks_per_node": 0}}}, {"mixed": {"in": metrics, "out": metrics}},
-        {"metrics": {"in": metrics, "out": metrics | {"nnz": ["a", "b", "c"]}}},
-        {"options": {"balance": 3}}, {"options": {"ranks_per_node": 0}},
-        {"history": [{"step": "a", "seconds": 1, "volume": 3}]}, {"history": [{"seconds": 0.5}]},
-        {"nodes": 7}, {"history": [1]}, {"seconds": None}, {"id": 5},
-        {"deterministic": 1}, {"direction": "up"}, {"graph_id": None}, {"tool": ["a"]},
-    ):  # fmt: skip
+    contradictions = [
+        {"in": figures},
+        {"in": figures | {"k": 4}, "out": figures},
+        {"in": figures, "out": figures | {"rows": [1, 2]}},
+        {"in": figures, "out": figures | {"nnz": ["a", "b", "c"]}},
+    ]
+    changes = [*CHANGES, {"mixed": {"in": figures, "out": figures}}]
+    for change in (*changes, *({"metrics": each} for each in contradictions)):
         description.write_text(json.dumps(facts | change))
         refuses("is damaged", read_partition, folder, "p")
     description.write_text(json.dumps({key: facts[key] for key in facts if key != "graph_id"}))
     refuses("is damaged: graph_id is missing", read_partition, folder, "p")
-    description.write_text(json.dumps(facts))
-    # A name of a file inside, said to be UTF-8, that is not.
-    names = good.replace(b"parts.npy", b"p\xff\xferts.npy"[:9])
-    flagged = bytearray(names)
-    for signature, place in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
-        flagged[names.index(signature) + place + 1] |= 8
-    vector.write_bytes(flagged)
-    refuses("damaged", read_partition, folder, "p")
 
 
-def test_a_failure_while_writing_a_partition_leaves_none(folder, monkeypatch):
-    monkeypatch.setattr(os, "replace", raising(OSError(28, "No space left on device")))
-    refuses("No space left", write_partition, folder, partition_of(folder))
-    assert list((folder / "partitions").iterdir()) == []
+def array(*change):
+    return lambda folder: change_array(folder, *change)
 
 
-def test_parts_of_another_partition_are_refused(folder):
-    partition = partition_of(folder)
-    write_partition(folder, partition)
-    other = replace(partition, name="q", parts=partition.parts[::-1].copy())
-    write_partition(folder, other)
-    files = folder / "partitions"
-    (files / "p.npz").write_bytes((files / "q.npz").read_bytes())
-    refuses(r"does not hold the parts that p\.json describes", read_partition, folder, "p")
+def facts(**changes):
+    return lambda folder: change_json(folder / "manifest.json", **changes)
 
 
-def undirected_graph():
-    return from_arcs(5, [(0, 1), (1, 0), (1, 2), (2, 1), (3, 3), (4, 0), (0, 4)])
+def send_rows(folder):
+    wrong = {of: asdict(replace(m, send_rows=[9, 9, 9])) for of, m in measured(folder).items()}
+    change_json(folder / "partitions" / "p.json", metrics=wrong)
 
 
+SYMMETRIC = {"directed": False, "symmetric_pattern": True, "symmetric_values": True}
 LIES = {
-    "flipped feature": (
-        lambda f: change_array(f, "features", (5, 1), 9.0),
-        "features.npy does not",
-    ),
-    "flipped target": (lambda f: change_array(f, "targets", (5, 1), 9.0), "targets.npy does not"),
-    "other weight": (lambda f: change_array(f, "weights", 3, 9.0), "weights.npy does not"),
-    "other label": (lambda f: change_array(f, "labels", 3, 0), "labels.npy does not"),
-    "other id": (lambda f: change_array(f, "ids", 3, 1), "ids.npy does not"),
-    "an id twice": (lambda f: change_array(f, "ids", 3, 0), "there twice"),
-    "masks that meet": (lambda f: change_array(f, "test_mask", 0, True), "1 vertices in common"),
-    "not finite": (lambda f: change_array(f, "features", 0, np.nan), "not all finite"),
-    "a file more": (lambda f: np.save(f / "val_mask.npy", np.zeros(12, bool)), "knows of none"),
-    "classes": (lambda f: change_json(f / "manifest.json", classes=7), "says 7 classes"),
-    "old, flipped": (
-        lambda f: (
-            change_json(f / "manifest.json", sums={}),
-            change_array(f, "features", (5, 1), 9.0),
-        ),
-        "not those of data_id",
-    ),
-    "old, other arc": (
-        lambda f: (change_json(f / "manifest.json", sums={}), change_array(f, "weights", 3, 9.0)),
-        "not those that the manifest has the id of",
-    ),
-    "symmetric": (
-        lambda f: change_json(
-            f / "manifest.json", directed=False, symmetric_pattern=True, symmetric_values=True
-        ),
-        "says symmetric_pattern = True",
-    ),
-    "metrics": (
-        lambda f: change_json(
-            f / "partitions" / "p.json",
-            metrics={
-                direction: asdict(replace(each, send_rows=[9, 9, 9]))
-                for direction, each in measured(f).items()
-            },
-        ),
-        "metrics of direction 'in': send_rows",
-    ),
+    "features.npy does not": [array("features", (5, 1), 9.0)],
+    "targets.npy does not": [array("targets", (5, 1), 9.0)],
+    "weights.npy does not": [array("weights", 3, 9.0)],
+    "labels.npy does not": [array("labels", 3, 0)],
+    "ids.npy does not": [array("ids", 3, 1)],
+    "there twice": [array("ids", 3, 0)],
+    "1 vertices in common": [array("test_mask", 0, True)],
+    "not all finite": [array("features", 0, np.nan)],
+    "knows of none": [lambda folder: np.save(folder / "val_mask.npy", np.zeros(12, bool))],
+    "says 7 classes": [facts(classes=7)],
+    "not those of data_id": [facts(sums={}), array("features", (5, 1), 9.0)],
+    "not those that the manifest has the id of": [facts(sums={}), array("weights", 3, 9.0)],
+    "says symmetric_pattern = True": [facts(**SYMMETRIC)],
+    "metrics of direction 'in': send_rows": [send_rows],
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_a_check_finds_what_a_folder_lies_about(folder, lie):
-    tell, says = LIES[lie]
+@pytest.mark.parametrize("says", LIES)
+def test_a_check_finds_what_a_folder_lies_about(folder, says):
     write_partition(folder, partition_of(folder, metrics=measured(folder)))
     assert [finding for finding in check_folder(folder) if finding.wrong] == []
-    tell(folder)
+    assert "content ids" in run("check", folder).stdout
+    for tell in LIES[says]:
+        tell(folder)
     wrong = [finding.wrong for finding in check_folder(folder) if finding.wrong]
     assert any(says in text for text in wrong), wrong
-
-
-def test_the_command_check(folder):
-    assert "content ids" in run("check", folder).stdout
-    change_array(folder, "features", (5, 1), 9.0)
-    (line, hint) = run("check", folder, code=2).stderr.splitlines()
-    assert "features.npy does not hold what the manifest says (and 1 more)" in line
-    assert "import the graph again" in hint
-    rows = json.loads(run("check", folder, "--json", code=2).stdout)
-    assert [row["wrong"] is None for row in rows].count(False) == 2
-
-
-@pytest.mark.parametrize("lie", ["other weight", "other label", "flipped target"])
-def test_opening_compares_what_it_reads_with_the_checksums(folder, lie):
-    LIES[lie][0](folder)
-    refused = refuses(LIES[lie][1], open_graph, folder)
-    assert f"gcn-partition check {folder}" in refused.hint
+    assert run("check", folder, code=2).stderr
+    if says[:7] in ("targets", "weights", "labels."):  # which are read when it is opened
+        assert f"gcn-partition check {folder}" in refuses(says, open_graph, folder).hint
 
 
 @pytest.mark.parametrize("at_once", [1 << 15, 2])
 def test_symmetry_is_looked_at(tmp_path, monkeypatch, at_once):
     monkeypatch.setattr(content, "AT_ONCE", at_once)
-    graph, path = undirected_graph(), tmp_path / "g.graph"
+    pairs = [(0, 1), (1, 0), (1, 2), (2, 1), (3, 3), (4, 0), (0, 4)]
+    graph, path = from_arcs(5, pairs), tmp_path / "g.graph"
     weights = np.arange(graph.nnz, dtype=float)
     write_graph(path, graph, source={})
     assert open_graph(path).manifest.symmetric_values
@@ -620,10 +470,6 @@ def test_a_checksum_is_the_sum_of_those_of_its_pieces(monkeypatch, dtype, shape)
         swapped = array.copy()
         swapped[[0, n - 1]] = array[[n - 1, 0]]
         assert (content.part_of_sum(swapped, 0, n) == whole) == np.array_equal(swapped, array)
-
-
-def test_two_flipped_signs_do_not_cancel():
-    features = np.ones((6, 4), np.float32)
-    whole = content.part_of_sum(features, 0, 6)
-    features[[1, 2], 3] *= -1
-    assert content.part_of_sum(features, 0, 6) != whole
+    if dtype == "<f4" and n == 40:  # two flipped signs do not cancel
+        array[[1, 2], 1] *= -1
+        assert content.part_of_sum(array, 0, n) != whole

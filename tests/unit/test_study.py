@@ -52,43 +52,36 @@ def test_recipes():
 
 def test_every_case_is_there_and_relative_to_random_rows(graphs, rows):
     assert len(rows) == 2 * 2 * 4
-    assert [row["label"] for row in rows[:4]] == [
-        "rp",
-        "block+refined",
-        "block",
-        "gp:objective=vol",
-    ]
-    for row in rows:
-        random = next(
-            r for r in rows if (r["graph"], r["k"], r["label"]) == (row["graph"], row["k"], "rp")
-        )
-        assert row["relative"]["volume"] == pytest.approx(row["volume"] / random["volume"])
+    labels = ["rp", "block+refined", "block", "gp:objective=vol"]
+    assert [row["label"] for row in rows[:4]] == labels
+    by_case = {(row["graph"], row["k"], row["label"]): row for row in rows}
+    for (graph, k, _), row in by_case.items():
+        ratio = row["volume"] / by_case[graph, k, "rp"]["volume"]
+        assert row["relative"]["volume"] == pytest.approx(ratio)
     assert "gp.objective=vol-4" in list_partitions(graphs[0])
     (stored,) = compare(graphs[0], ["block-2"])
-    assert stored["volume"] == next(
-        r["volume"] for r in rows if (r["graph"], r["k"], r["label"]) == ("a", 2, "block")
-    )
+    assert stored["volume"] == by_case["a", 2, "block"]["volume"]
+    refuses("time_limit=SECONDS", study, graphs[1:], [parse_recipe("auto:seed=3")], [2])
+    refuses("a positive number", study, graphs[1:], [parse_recipe("hp:time_limit=soon")], [2])
 
 
 def test_partitions_that_are_there_are_not_made_again(graphs, rows):
     ids = {name: read_partition(graphs[0], name).id for name in list_partitions(graphs[0])}
-    lines = []
-    again = study(graphs, [Recipe("block", "block")], [2, 4], report=lines.append)
-    assert lines == []
-    assert [r["volume"] for r in again if r["label"] == "block"] == [
-        r["volume"] for r in rows if r["label"] == "block"
-    ]
+    lines, block = [], [Recipe("block", "block")]
+    again = study(graphs, block, [2, 4], report=lines.append)
+    volumes = [[r["volume"] for r in of if r["label"] == "block"] for of in (again, rows)]
+    assert (lines, volumes[0]) == ([], volumes[1])
     assert ids == {name: read_partition(graphs[0], name).id for name in list_partitions(graphs[0])}
-    study(graphs[:1], [Recipe("block", "block")], [2], seed=1, imbalance=0.5)  # beside them
+    study(graphs[:1], block, [2], seed=1, imbalance=0.5)  # beside them
     assert {"rp-2-s1-e0.5", "block-2-s1-e0.5"} <= set(list_partitions(graphs[0]))
     add_partition(graphs[0], "gp", 2, imbalance=0.5, name="gp-2")
     refuses("made with imbalance", study, graphs[:1], [Recipe("gp", "gp")], [2])
+    study(graphs[:1], block, [2], direction="out")
+    assert read_partition(graphs[0], "block-2-out").direction == "out"
 
 
-def test_the_table(rows):
-    lines = [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in table(rows).splitlines()
-    ]
+def test_the_table_and_the_csv(rows, tmp_path):
+    lines = [[c.strip() for c in line.strip("|").split("|")] for line in table(rows).splitlines()]
     assert lines[0][:5] == ["graph", "k", "model", "volume avg", "volume max"]
     # 4 cases of 3 models and 2 ratios, 3 means and 2 ratios of means.
     assert len(lines) == 2 + 4 * (3 + 2) + 3 + 2
@@ -97,22 +90,14 @@ def test_the_table(rows):
     (line,) = [cells for cells in lines if cells[:3] == ["mean", "", "block"]]
     assert float(line[4]) == pytest.approx(mean, abs=0.0051)
     assert any(cells[2] == "block+refined / block" for cells in lines)
-
-
-def test_geometric_means():
     assert geometric_mean([1, 4, None]) == pytest.approx(2)
-    assert geometric_mean([0, 4]) == 0
-    assert geometric_mean([None]) is None
-
-
-def test_the_csv(rows, tmp_path):
+    assert (geometric_mean([0, 4]), geometric_mean([None])) == (0, None)
     write_csv(rows, tmp_path / "c.csv")
     with open(tmp_path / "c.csv", newline="") as file:
-        lines = list(csv.DictReader(file))
-    assert len(lines) == len(rows)
-    assert lines[1]["label"] == "block+refined"
-    assert int(lines[1]["volume"]) == rows[1]["volume"]
-    assert float(lines[1]["relative_max_send"]) == rows[1]["relative"]["max_send"]
+        written = list(csv.DictReader(file))
+    assert len(written) == len(rows)
+    assert (written[1]["label"], int(written[1]["volume"])) == ("block+refined", rows[1]["volume"])
+    assert float(written[1]["relative_max_send"]) == rows[1]["relative"]["max_send"]
 
 
 def test_the_plot(rows, tmp_path):
@@ -145,12 +130,6 @@ def test_the_plot_of_compare(graphs, rows, tmp_path):
     assert "cannot write" in run("compare", graphs[0], "--plot", nowhere, code=2).stderr
 
 
-def test_the_plot_without_matplotlib(rows, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    refuses(r"\.\[plots\]", plot_comparison, rows, tmp_path / "c.png")
-
-
 def test_the_script(graphs, rows, tmp_path):
     command = [sys.executable, str(SCRIPT), str(graphs[1]), "--model", "block", "-k", "2"]
     command += ["--out", str(tmp_path), "--no-plot"]
@@ -160,11 +139,6 @@ def test_the_script(graphs, rows, tmp_path):
     assert (tmp_path / "comparison.csv").exists()
     done = subprocess.run([*command, "--model", "ph"], capture_output=True, text=True)
     assert (done.returncode, "unknown model 'ph'" in done.stderr) == (2, True)
-
-
-def test_auto_in_a_study_takes_a_time_limit_only(graphs):
-    refuses("time_limit=SECONDS", study, graphs[1:], [parse_recipe("auto:seed=3")], [2])
-    refuses("a positive number", study, graphs[1:], [parse_recipe("hp:time_limit=soon")], [2])
 
 
 def test_the_page_names_exchanges_and_gives_a_kind_one_colour(tmp_path):
@@ -194,3 +168,9 @@ def test_the_page_names_exchanges_and_gives_a_kind_one_colour(tmp_path):
     ]  # fmt: skip
     assert all("exchange of rows" in note for _, note in tiles[:3])
     assert all("mixed exchange" in note for _, note in tiles[3:])
+
+
+def test_the_plot_without_matplotlib(rows, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    refuses(r"\.\[plots\]", plot_comparison, rows, tmp_path / "c.png")

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from command_line import as_json, run
 from refusals import refuses
-from small_graphs import from_arcs, make_folder
+from small_graphs import from_arcs
 
 from partition.errors import UserError
 from partition.graph.content import data_id
@@ -26,16 +25,13 @@ def saved(path, array):
     return path
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, bool, np.int64])
-def test_targets_are_kept_as_float32_where_that_loses_nothing(tmp_path, dtype):
-    values = np.nan_to_num(TARGETS).astype(dtype)
-    graph = attach(GRAPH, VertexFiles(targets=saved(tmp_path / "t.npy", values)))
-    assert graph.targets.dtype == np.float32
-    np.testing.assert_array_equal(graph.targets, values)
-
-
-def test_targets_keep_all_digits_and_a_vector_is_a_column(tmp_path):
-    values = np.array([0.1, NAN, 3, 4, 5, 1e300])
+def test_targets_are_kept_as_float32_where_that_loses_nothing(tmp_path):
+    for dtype in (np.float64, np.float32, bool, np.int64):
+        values = np.nan_to_num(TARGETS).astype(dtype)
+        graph = attach(GRAPH, VertexFiles(targets=saved(tmp_path / "t.npy", values)))
+        assert graph.targets.dtype == np.float32
+        np.testing.assert_array_equal(graph.targets, values)
+    values = np.array([0.1, NAN, 3, 4, 5, 1e300])  # all digits, and a vector is a column
     graph = attach(GRAPH, VertexFiles(targets=saved(tmp_path / "t.npy", values)))
     assert graph.targets.dtype == np.float64
     np.testing.assert_array_equal(graph.targets[:, 0], values)
@@ -50,39 +46,28 @@ def test_targets_are_read_from_text_and_by_id(tmp_path):
     np.testing.assert_array_equal(graph.targets, TARGETS)
 
 
-@pytest.mark.parametrize(
-    ("values", "says"),
-    [
+def test_other_targets_are_refused(tmp_path):
+    for values, says in (
         (np.zeros(5), "has 5 rows, the graph has 6 vertices"),
         (np.full((6, 2), np.inf), "target 0 of vertex 0 is infinite"),
         (np.array(["a"] * 6), "targets are rows of numbers"),
         (np.zeros((6, 0)), "targets are rows of numbers"),
         (np.zeros((6, 2, 2)), "targets are rows of numbers"),
-    ],
-)
-def test_other_targets_are_refused(tmp_path, values, says):
-    refuses(says, attach, GRAPH, VertexFiles(targets=saved(tmp_path / "t.npy", values)))
-
-
-def test_labels_of_another_kind_name_the_option(tmp_path):
+    ):
+        refuses(says, attach, GRAPH, VertexFiles(targets=saved(tmp_path / "t.npy", values)))
     for values in (TARGETS, np.array([0.5, 1, 1, 1, 1, 1])):
         caught = refuses(".", attach, GRAPH, VertexFiles(labels=saved(tmp_path / "l.npy", values)))
         assert "--targets" in caught.hint
 
 
 def test_a_folder_keeps_targets_and_splits(tmp_path):
-    train = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 0], [0, 0, 1], [0, 0, 0], [0, 0, 0]], bool)
-    test = np.array([0, 0, 0, 0, 0, 1], bool)
-    graph = attach(
-        GRAPH,
-        VertexFiles(
-            targets=saved(tmp_path / "t.npy", TARGETS),
-            masks={
-                "train": saved(tmp_path / "train.npy", train.astype(int)),
-                "test": saved(tmp_path / "test.npy", test),
-            },
-        ),
-    )
+    train = np.zeros((N, 3), bool)
+    train[[0, 1, 3], [0, 1, 2]] = True
+    test = np.arange(N) == 5
+    masks = {"train": saved(tmp_path / "train.npy", train.astype(int))}
+    masks["test"] = saved(tmp_path / "test.npy", test)
+    files = VertexFiles(targets=saved(tmp_path / "t.npy", TARGETS), masks=masks)
+    graph = attach(GRAPH, files)
     manifest = write_graph(tmp_path / "g.graph", graph, source={})
     assert (manifest.targets, manifest.splits, manifest.classes) == (2, 3, 0)
     stored = open_graph(tmp_path / "g.graph").graph
@@ -99,6 +84,12 @@ def test_a_folder_keeps_targets_and_splits(tmp_path):
     # All of it is in the hash.
     for change in ({"targets": TARGETS + 1}, {"masks": {**graph.masks, "train": ~train}}):
         assert data_id(replace(graph, **change)) != manifest.data_id
+    for damaged, says in (
+        (TARGETS + np.inf, "target that is infinite"),
+        (TARGETS[:, :1], "asks for"),
+    ):
+        np.save(tmp_path / "g.graph" / "targets.npy", damaged)
+        refuses(says, open_graph, tmp_path / "g.graph")
 
 
 def test_a_mask_of_each_split_in_a_file_of_its_own(tmp_path):
@@ -116,44 +107,15 @@ def test_a_mask_of_each_split_in_a_file_of_its_own(tmp_path):
         attach(GRAPH, VertexFiles(labels=labels, masks={"train": tmp_path / "m-*.npy"}))
 
 
-@pytest.mark.parametrize(
-    ("train", "val", "says"),
-    [
+def test_masks_of_splits_are_checked(tmp_path):
+    targets, eye = saved(tmp_path / "t.npy", TARGETS), np.eye(N, 2, dtype=bool)
+    for train, val, says in (
         (np.full((N, 2), 2), None, "several splits holds bool, or 0 and 1"),
         (np.zeros((N, 2), bool), np.zeros((N, 3), bool), "numbers of splits: train 2, val 3"),
-        (np.eye(N, 2, dtype=bool), np.eye(N, 2, dtype=bool), "of split 0 have 1 vertices in"),
+        (eye, eye, "of split 0 have 1 vertices in"),
         (np.tile(np.arange(N) == 2, (2, 1)).T, None, "has vertex 2, which has no label"),
-    ],
-)
-def test_masks_of_splits_are_checked(tmp_path, train, val, says):
-    files = {"train": saved(tmp_path / "train.npy", train)}
-    if val is not None:
-        files["val"] = saved(tmp_path / "val.npy", val)
-    targets = saved(tmp_path / "t.npy", TARGETS)
-    refuses(says, attach, GRAPH, VertexFiles(targets=targets, masks=files))
-
-
-def test_the_command_line_attaches_and_shows_them(tmp_path):
-    path = make_folder(tmp_path / "g.graph", GRAPH)
-    masks = saved(tmp_path / "m.npy", np.eye(N, 2, dtype=bool))
-    words = ["attach", path, "--targets", saved(tmp_path / "t.npy", TARGETS), "--train-mask", masks]
-    facts = as_json(*words)
-    assert facts["manifest"]["splits"] == 2
-    assert facts["summary"]["targets"] == {
-        "columns": 2, "min": 0.0, "max": 1.0, "unknown": pytest.approx(1 / 3), "ones": 0.5,
-    }  # fmt: skip
-    text = run(*words).stdout
-    assert "2 columns, from 0 to 1, 33.3% unknown, 50.0% of the others are 1" in text
-    assert "2 splits, in the first: train 1" in text
-    assert "train; 2 splits" in run("info", path).stdout
-
-
-def test_a_damaged_target_is_found(tmp_path):
-    graph = replace(GRAPH, targets=TARGETS)
-    write_graph(tmp_path / "g.graph", graph, source={})
-    damaged = TARGETS.copy()
-    damaged[3, 1] = np.inf
-    np.save(tmp_path / "g.graph" / "targets.npy", damaged)
-    refuses(r"targets.npy has a target that is infinite", open_graph, tmp_path / "g.graph")
-    np.save(tmp_path / "g.graph" / "targets.npy", damaged[:, :1])
-    refuses("the manifest asks for", open_graph, tmp_path / "g.graph")
+    ):
+        files = {"train": saved(tmp_path / "train.npy", train)}
+        if val is not None:
+            files["val"] = saved(tmp_path / "val.npy", val)
+        refuses(says, attach, GRAPH, VertexFiles(targets=targets, masks=files))

@@ -1,7 +1,5 @@
 """Text files: what Arrow reads and what is read by hand are the same; the lines of a reader."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import threading
@@ -9,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 from partition.errors import UserError
 from partition.importing.readers import Layout, blocks, read_source
 from partition.importing.readers.blocks import text_blocks
-from partition.importing.readers.numbering import Numbering, distinct
 from partition.importing.readers.text import Table
 from partition.importing.readers.vertex_files import read_features, read_labels
 
@@ -69,8 +67,7 @@ def test_lines_keep_their_numbers_in_blocks(tmp_path, monkeypatch):
     assert arcs(path)[:2] == (2001, list(range(2000)))
     for bad, said in (("5 x", "line 1803: '5 x' is not"), ("5", "line 1803: '5' has 1 columns")):
         path.write_text("# c\n\n" + "\n".join([*lines[:1800], bad, *lines[1801:]]))
-        with pytest.raises(UserError, match=said):
-            arcs(path)
+        refuses(said, arcs, path)
 
 
 def test_tables_by_arrow_and_by_hand(tmp_path, monkeypatch):
@@ -93,44 +90,17 @@ def test_tables_by_arrow_and_by_hand(tmp_path, monkeypatch):
         assert by_arrow == by_hand
 
 
-def test_a_wide_table(tmp_path):
-    values = np.arange(3 * 5000, dtype=np.float32).reshape(3, 5000) / 8
-    np.savetxt(tmp_path / "x.csv", values, "%.3f", ",")
-    np.testing.assert_array_equal(read_features(tmp_path / "x.csv").values, values)
-
-
-@pytest.mark.parametrize("far", [3, 1 << 40])
-def test_ids_are_numbered_by_a_table_or_a_search(far):
-    ends = np.array([5, -2, 5, far, 7]), np.array([7, 5])
-    ids = distinct(*ends)
-    assert ids.tolist() == sorted({5, -2, far, 7})
-    for known in (ids, ids[::-1].copy()):
-        numbers = Numbering(len(known), known).of(ends[0])
-        assert known[numbers].tolist() == ends[0].tolist()
-    assert distinct(np.empty(0, np.int64)).tolist() == []
-    limits = np.array([-(2**63), 2**63 - 1])
-    assert Numbering(2, distinct(limits)).of(limits).tolist() == [0, 1]
-
-
-class Shared:
-    """The values that readers in threads tell each other."""
-
-    def __init__(self, size):
-        self.size, self.barrier = size, threading.Barrier(size, timeout=20)
-        self.values, self.errors = [None] * size, [None] * size
-
-
 class Reader:
-    """One of the readers."""
+    """One of the readers in threads, which tell each other values."""
 
-    def __init__(self, shared, rank):
-        self.shared, self.rank, self.size = shared, rank, shared.size
+    def __init__(self, barrier, values, rank):
+        self.barrier, self.values, self.rank, self.size = barrier, values, rank, len(values)
 
     def gathered(self, value):
-        self.shared.values[self.rank] = value
-        self.shared.barrier.wait()
-        found = list(self.shared.values)
-        self.shared.barrier.wait()
+        self.values[self.rank] = value
+        self.barrier.wait()
+        found = list(self.values)
+        self.barrier.wait()
         return found
 
     @contextlib.contextmanager
@@ -140,9 +110,8 @@ class Reader:
             yield
         except UserError as caught:
             error = caught
-        for each in self.gathered(error):
-            if each is not None:
-                raise each
+        for each in filter(None, self.gathered(error)):
+            raise each
 
 
 def lines(blocks):
@@ -157,10 +126,11 @@ def lines(blocks):
 
 def by_many(path, size, at_once):
     """The lines that all readers find."""
-    shared = Shared(size)
+    barrier, values = threading.Barrier(size, timeout=20), [None] * size
 
     def read(rank):
-        return lines(text_blocks(path, 50, at_once=at_once, readers=Reader(shared, rank)))
+        reader = Reader(barrier, values, rank)
+        return lines(text_blocks(path, 50, at_once=at_once, readers=reader))
 
     with ThreadPoolExecutor(size) as pool:
         return sorted(line for found in pool.map(read, range(size)) for line in found)
@@ -185,5 +155,4 @@ def test_a_long_line_has_its_number(tmp_path):
     path = tmp_path / "long.txt"
     path.write_bytes(b"1\n" * 40 + b"2" * 300 + b"\n" + b"3\n" * 40)
     for size, at_once in ((2, 7), (3, 64), (3, 100)):
-        with pytest.raises(UserError, match="line 41 is longer than 50 bytes"):
-            by_many(path, size, at_once)
+        refuses("line 41 is longer than 50 bytes", by_many, path, size, at_once)

@@ -73,6 +73,16 @@ def rows(indptr, indices):
     return [indices[a:b].tolist() for a, b in pairwise(indptr)]
 
 
+DRAWN = {
+    "seed": 0,
+    "batches": 5,
+    "sampler": "vertex",
+    "batch": "60%",
+    "fanouts": "",
+    "owners": "batch",
+}
+
+
 @settings(max_examples=60)
 @given(partitioned_graphs(), st.sampled_from(["in", "out"]), st.integers(1, 40), st.booleans())
 def test_round_trip(tmp_path_factory, case, direction, piece, several):
@@ -89,16 +99,7 @@ def test_round_trip(tmp_path_factory, case, direction, piece, several):
 
         for model in (
             hypergraph_model(graph, direction),
-            stochastic_model(
-                graph,
-                direction,
-                seed=0,
-                batches=5,
-                sampler="vertex",
-                batch="60%",
-                fanouts="",
-                owners="batch",
-            ),
+            stochastic_model(graph, direction, **DRAWN),
         ):
             nets = rows(model.indptr, model.pins)
             costs = model.net_costs().tolist()
@@ -158,42 +159,27 @@ def test_from_the_command_line_and_back(tmp_path):
     refuses("line 6: 'x' is not a part number", read_parts, tmp_path / "map", 30)
 
 
-@pytest.mark.parametrize(
-    ("format", "model", "options", "message"),
-    [
-        ("metiss", None, {}, "unknown format 'metiss'"),
-        ("metis", "hp", {}, r"a metis file holds a graph \(--model gp\)"),
-        ("patoh", "gp", {}, "a patoh file holds a hypergraph"),
-        ("hmetis", "rp", {}, "a hmetis file holds a hypergraph"),
-        ("hmetis", "ph", {}, "unknown model 'ph'"),
-        ("hmetis", "hp", {"balance": "nnz,rows"}, "one weight per vertex"),
-        ("scotch", "gp", {"balance": "nnz,rows"}, "one weight per vertex"),
-        ("hmetis", "shp", {}, "depends on the number of parts"),
-        ("hmetis", "shp", {"k": 0}, "k = 0 is not in 1..30"),
-        ("hmetis", "shp", {"k": 3, "theta": "-1"}, "theta = -1"),
-        ("hmetis", "shp", {"k": 3, "thets": "0"}, "unknown option of the model 'shp' 'thets'"),
-        ("hmetis", "hp", {"preset": "fast"}, "the model 'hp' has no options"),
-        ("hmetis", "hp", {"direction": "up"}, "unknown direction"),
-        ("hmetis", "hp", {"seed": -1}, "seed = -1"),
-        ("hmetis", "hp", {"balance": "train"}, "the graph has none"),
-    ],
-)
-def test_mistakes_leave_no_file(tmp_path, format, model, options, message):
+MISTAKES = [
+    ("metiss", None, {}, "unknown format 'metiss'"),
+    ("metis", "hp", {}, r"a metis file holds a graph \(--model gp\)"),
+    ("patoh", "gp", {}, "a patoh file holds a hypergraph"),
+    ("hmetis", "rp", {}, "a hmetis file holds a hypergraph"),
+    ("hmetis", "ph", {}, "unknown model 'ph'"),
+    ("hmetis", "hp", {"balance": "nnz,rows"}, "one weight per vertex"),
+    ("scotch", "gp", {"balance": "nnz,rows"}, "one weight per vertex"),
+    ("hmetis", "shp", {}, "depends on the number of parts"),
+    ("hmetis", "shp", {"k": 0}, "k = 0 is not in 1..30"),
+    ("hmetis", "shp", {"k": 3, "theta": "-1"}, "theta = -1"),
+    ("hmetis", "shp", {"k": 3, "thets": "0"}, "unknown option of the model 'shp' 'thets'"),
+    ("hmetis", "hp", {"preset": "fast"}, "the model 'hp' has no options"),
+    ("hmetis", "hp", {"direction": "up"}, "unknown direction"),
+    ("hmetis", "hp", {"seed": -1}, "seed = -1"),
+    ("hmetis", "hp", {"balance": "train"}, "the graph has none"),
+]
+
+
+def test_mistakes_leave_no_file(tmp_path):
     path = make_folder(tmp_path / "small.graph", random_graph(30, 120))
-    refuses(message, export_model, path, tmp_path / "out", format, model, **options)
+    for format, model, options, message in MISTAKES:
+        refuses(message, export_model, path, tmp_path / "out", format, model, **options)
     assert [file.name for file in tmp_path.iterdir()] == ["small.graph"]
-
-
-def test_part_files_with_several_numbers_in_a_line(tmp_path):
-    file = tmp_path / "parts"
-    file.write_text("0 1\t2\r\n\n 2\n1 0 \n")
-    assert read_parts(file, 6).tolist() == [0, 1, 2, 2, 1, 0]
-    for text, message in {
-        "0 1 2\n0 x 1\n": "line 2: 'x' is not a part number",
-        "0 1 2\n\n0 3 1\n": r"line 3: part 3 is not one of 0..2",
-        "0 1 2\n0 1 2 1\n": "has 7 part numbers, the graph has 6",
-        "0 1 2 0 1\n": "has 5 part numbers",
-        "0 1 2\n0 1.5 2\n": "line 2: '1.5'",
-    }.items():
-        file.write_text(text)
-        refuses(message, read_parts, file, 6, 3)
