@@ -13,7 +13,7 @@ from stored_graphs import store
 from gcnmpi.options.kernel import KERNELS
 from partition.importing.synthetic import sbm
 
-SIZES, EPOCHS, WIDTH = (10_000, 20_000), (25, 5), 16
+SIZES, EPOCHS, WIDTH = (10_000, 20_000), (15, 5), 16
 OBJECTS = 20_000  # bytes that Python's own objects come and go with
 # A few numbers for each row, in the loss and for dropout; never a matrix, which takes 64.
 PER_ROW = 18
@@ -87,10 +87,10 @@ def test_kernels_allocate_nothing_in_an_epoch(run_cases, graphs):
             assert per_row < PER_ROW, name
 
 
-@pytest.mark.parametrize("nranks", [1, 2, 4])
+@pytest.mark.parametrize("nranks", [2, 4])
 def test_schemes_allocate_nothing_in_an_epoch(run_cases, graphs, nranks):
-    settings = {n: some for n, some in SCHEMES.items() if nranks > 1 or "copies" not in n}
-    found = measured(run_cases, graphs, nranks, settings)
+    some = list(SCHEMES.items())[nranks // 4 :: 2]
+    found = measured(run_cases, graphs, nranks, dict(some))
     for name, (growth, per_row) in found.items():
         assert growth < OBJECTS, name
         assert per_row < PER_ROW, name

@@ -14,7 +14,6 @@ from gcnmpi.options.config import load_config
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.proof.oracle import Problem
-from gcnmpi.run.record import read_run
 from gcnmpi.run.weights import read_weights
 from partition.graph.graph import arcs
 from partition.graph.store import open_graph
@@ -51,10 +50,10 @@ CASES = [
     ("classes", (ON, METRICS, "own")),
     ("numbers", (ON, *NUMBERS, "own")),
 ]
-SCHEMES = {
-    1: [()],
-    2: [(), ("scheme.name=replicated", "scheme.replication=2")],
-    3: [(), ("scheme.name=bcast",)],
+RUNS = {
+    3: ("uneven-3", CASES, ()),
+    2: (None, CASES[::3], ("scheme.name=bcast",)),
+    4: ("uneven-2", CASES[1::3], ("scheme.name=replicated", "scheme.replication=2")),
 }
 
 
@@ -81,16 +80,13 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("nranks", list(SCHEMES))
+@pytest.mark.parametrize("nranks", RUNS)
 def test_a_task_on_arcs_is_that_of_one_process(verified, folder, nranks):
+    partition, some, scheme = RUNS[nranks]
     cases = []
-    for scheme in SCHEMES[nranks]:
-        partition = f"uneven-{1 if 'scheme.replication=2' in scheme else nranks}"
-        for kind, settings in CASES if not scheme else CASES[::3]:
-            own = [s if s != "own" else f"model.name={folder}/own.py:build" for s in settings]
-            parts = None if "scheme.name=bcast" in scheme else partition
-            given = ["train.epochs=4", *own, *scheme]
-            cases.append((folder / f"{kind}.graph", parts, given))
+    for kind, settings in some:
+        own = [s if s != "own" else f"model.name={folder}/own.py:build" for s in settings]
+        cases.append((folder / f"{kind}.graph", partition, ["train.epochs=4", *own, *scheme]))
     verified(nranks, cases, "loss curve", "first gradient", "logits", "metrics")
 
 
@@ -99,62 +95,45 @@ def words(folder, command, graph, nranks, *more):
     return [command, folder / f"{graph}.graph", *partition, *more]
 
 
-TRAINED = sets("dtype=float64", "train.epochs=12", "train.eval_every=2", *MGN)
+TRAINED = sets("dtype=float64", "train.epochs=6", *MGN)
 
 
 def test_rows_are_in_the_order_of_the_folder_s_arcs(gcnmpi_lines, hear_mistakes, folder, tmp_path):
-    file = tmp_path / "w.npz"
+    file, float64 = tmp_path / "w.npz", sets("dtype=float64")
     graph = open_graph(folder / "classes.graph").graph
     ends = list(zip(arcs(graph).tolist(), graph.indices.tolist(), strict=True))
     single = max(i for i, pair in enumerate(ends) if ends.count(pair) == 1)
     several = next(pair for pair in ends if ends.count(pair) > 1)
-    (tmp_path / "rows.txt").write_text("7\n{} {}\n\n0\n".format(*ends[single]))
-    for nranks in (1, 3):
-        out = tmp_path / f"run-{nranks}"
-        kept = ["--out", out, "--quiet", "--save-best", tmp_path / f"best-{nranks}.npz"]
-        lines = [
-            words(folder, "train", "classes", nranks, *kept, *TRAINED, "--save-weights", file),
-        ]
-        for name, what in (("logits", ()), ("classes", ("--classes",)), ("hidden", ("--layer", 1))):
-            result = tmp_path / f"{nranks}-{name}.npy"
-            more = ["--weights", file, *what, *sets("dtype=float64"), "--out", result]
-            lines.append(words(folder, "infer", "classes", nranks, *more))
-        lines.append([*lines[2][:-1], tmp_path / f"{nranks}.csv"])
-        picked = ["--weights", file, "--rows", tmp_path / "rows.txt", *sets("dtype=float64")]
-        picked += ["--out", tmp_path / f"{nranks}-picked.npy"]
-        lines.append(words(folder, "infer", "classes", nranks, *picked))
-        assert gcnmpi_lines(nranks, lines) == [[None] * nranks] * len(lines)
+    for name, rows in (
+        ("rows", "7\n{} {}\n\n0\n".format(*ends[single])),
+        ("several", "{} {}".format(*several)),
+        ("no", "9999"),
+    ):
+        (tmp_path / f"{name}.txt").write_text(rows)
+    train = ["--out", tmp_path / "run", "--quiet", "--save-weights", file, *TRAINED]
+    lines = [words(folder, "train", "classes", 3, *train)]
+    for name, what in {
+        "logits.npy": (), "classes.npy": ("--classes",), "classes.csv": ("--classes",),
+        "hidden.npy": ("--layer", 1), "picked.npy": ("--rows", tmp_path / "rows.txt"),
+    }.items():  # fmt: skip
+        more = ["--weights", file, *what, *float64, "--out", tmp_path / name]
+        lines.append(words(folder, "infer", "classes", 3, *more))
+    assert gcnmpi_lines(3, lines) == [[None] * 3] * len(lines)
     mistakes = []
-    for line, told in (("{} {}".format(*several), "several parallel arcs"), ("9999", "is no arc")):
-        (tmp_path / f"{told[:2]}.txt").write_text(line)
-        picked = [
-            "--weights",
-            file,
-            "--rows",
-            tmp_path / f"{told[:2]}.txt",
-            "--out",
-            tmp_path / "no.npy",
-        ]
-        mistakes.append((words(folder, "infer", "classes", 3, *picked), told))
+    for name, told in (("several", "several parallel arcs"), ("no", "is no arc")):
+        picked = ["--weights", file, "--rows", tmp_path / f"{name}.txt", "--out", tmp_path / "no"]
+        mistakes.append((words(folder, "infer", "classes", 3, *picked[:-1], "no.npy"), told))
     hear_mistakes(3, mistakes)
-    runs = [read_run(tmp_path / f"run-{nranks}") for nranks in (1, 3)]
-    for name in ("loss", "val_accuracy", "test_accuracy"):
-        one, three = ([e[name] for e in run.epochs if e[name] is not None] for run in runs)
-        assert one == pytest.approx(three, rel=1e-12)
-    assert runs[0].end["best_epoch"] == runs[1].end["best_epoch"]
     config = load_config(None, ("dtype=float64",), list(MGN))
     weights = {name: np.asarray(a) for name, a in read_weights(file, config).parameters.items()}
     expected = Problem(graph, "in", config).logits(weights)
-    for nranks in (1, 3):
-        logits = np.load(tmp_path / f"{nranks}-logits.npy")
-        np.testing.assert_allclose(logits, expected, rtol=1e-10, atol=1e-12)
-        picked = np.load(tmp_path / f"{nranks}-picked.npy")
-        np.testing.assert_allclose(picked, expected[[7, single, 0]], rtol=1e-10, atol=1e-12)
-        classes = np.load(tmp_path / f"{nranks}-classes.npy")
-        np.testing.assert_array_equal(classes, expected.argmax(axis=1))
-        assert np.load(tmp_path / f"{nranks}-hidden.npy").shape == (graph.n, 6)
-        table = (tmp_path / f"{nranks}.csv").read_text().split()
-        assert [int(line) for line in table] == classes.tolist()
+    found = {name: np.load(tmp_path / f"{name}.npy") for name in ("logits", "picked", "classes")}
+    np.testing.assert_allclose(found["logits"], expected, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(found["picked"], expected[[7, single, 0]], rtol=1e-10, atol=1e-12)
+    np.testing.assert_array_equal(found["classes"], expected.argmax(axis=1))
+    assert np.load(tmp_path / "hidden.npy").shape == (graph.n, 6)
+    table = (tmp_path / "classes.csv").read_text().split()
+    assert [int(line) for line in table] == found["classes"].tolist()
 
 
 def test_the_arcs_that_train_are_forecast(folder):

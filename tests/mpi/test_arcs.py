@@ -97,6 +97,7 @@ def folder(tmp_path_factory):
 GINE = ["model.name=gine", "model.hidden=[6]"]
 ATTENTION = ["model.hidden=[6]", "model.heads=2", "model.arc_features=true"]
 PNA = ["model.name=pna", "model.hidden=[6]", "model.linear_after=true"]
+LEAST = "train.memory=least"
 NETWORKS = [
     ("parallel", [*GINE, "model.dropout=0.4", "model.train_eps=true"]),
     ("parallel", [*GINE, "graph.direction=out", "model.norm=batch", "model.eps=0.3"]),
@@ -106,67 +107,43 @@ NETWORKS = [
     ("parallel", [*ATTENTION, "model.name=gat", "model.attention_dropout=0.4"]),
     ("parallel", [*ATTENTION, "model.name=gatv2", "model.concat=false", "model.norm=layer"]),
     ("parallel", [*ATTENTION, "model.name=transformer", "model.beta=true", "model.dropout=0.3"]),
-    ("edges", ["model.name=gatedgcn", "model.hidden=[6]", "model.arc_features=true"]),
     ("parallel", [*PNA, "model.scalers=identity+attenuation+linear", "model.arc_features=true"]),
     ("edges", [*PNA, "model.towers=3", "model.pre_layers=2", "model.aggregators=mean+std"]),
     ("arcless", PNA),
     ("parallel", ["model.name=mgn", "model.hidden=6,6", "model.dropout=0.2"]),
     ("arcless", ["model.name=mgn", "model.hidden=[6]", "model.reduction=mean"]),
     ("parallel", ["model.name=sage", "model.hidden=[6]", "model.aggregation=mean+max+min"]),
+    # Keeping as little as they can.
+    ("parallel", [*ATTENTION, "model.name=gat", "model.attention_dropout=0.4", LEAST]),
+    ("edges", [*ATTENTION, "model.name=gatv2", "model.concat=false", LEAST]),
+    ("parallel", [*ATTENTION, "model.name=transformer", "model.attention_dropout=0.4", LEAST]),
+    ("edges", ["model.name=gatedgcn", "model.arc_features=true", "model.norm=batch", LEAST]),
+    ("edges", ["model.name=gatedgcn", "model.residual=linear", LEAST]),
+    ("edges", ["model.name=pna", "model.scalers=attenuation+linear", LEAST]),
+    ("parallel", ["model.name=mgn", "model.hidden=[6,6]", "model.dropout=0.3", LEAST]),
+    ("parallel", ["model.name=sage", "model.aggregation=mean+max+std", LEAST]),
+    *((kind, ["own"]) for kind in ("parallel", "edges", "arcless")),
 ]
-OWN_NETWORK = ["parallel", "edges", "arcless"]
-BCAST = ["scheme.name=bcast"]
 COPIES = ["scheme.name=replicated", "scheme.replication=2"]
-# Of a number of ranks, the schemes that the networks take in turn.
-SCHEMES = {
-    1: [[[]]],
-    2: [[[], BCAST], [[], COPIES]],
-    3: [[[]], [[], BCAST]],
-    4: [[[]], [COPIES], [[*COPIES, "scheme.sparse=false"]]],
+# Ranks, parts of the partition, and what the networks take in turn.
+RUNS = {
+    "whole rows": (3, "uneven-3", [[]]),
+    "bcast": (2, None, [["scheme.name=bcast"]]),
+    "copies": (4, "uneven-2", [COPIES, [*COPIES, "scheme.sparse=false"]]),
 }
 
 
-@pytest.mark.parametrize("nranks", list(SCHEMES))
-def test_a_run_is_that_of_one_process(verified, folder, nranks):
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_is_that_of_one_process(verified, folder, name):
+    """All networks on three ranks; half of them by each of the other schemes."""
+    nranks, partition, turns = RUNS[name]
+    start, step = {"whole rows": (0, 1), "bcast": (0, 2), "copies": (1, 2)}[name]
     cases = []
-    networks = [*NETWORKS, *((kind, [f"model.name={folder}/own.py:build"]) for kind in OWN_NETWORK)]
-    turns = SCHEMES[nranks]
-    for i, (kind, settings) in enumerate(networks):
-        for scheme in turns[i % len(turns)]:
-            copies = 2 if "scheme.replication=2" in scheme else 1
-            partition = None if "scheme.name=bcast" in scheme else f"uneven-{nranks // copies}"
-            given = ["train.epochs=3", *settings, *scheme]
-            cases.append((folder / f"{kind}.graph", partition, given))
+    for i, (kind, settings) in enumerate(NETWORKS[start::step]):
+        own = [s if s != "own" else f"model.name={folder}/own.py:build" for s in settings]
+        given = ["train.epochs=3", *own, *turns[i % len(turns)]]
+        cases.append((folder / f"{kind}.graph", partition, given))
     verified(nranks, cases, *CHECKS)
-
-
-# The other networks with rows of arcs, each once.
-OTHERS = [
-    ("parallel", ["model.name=gat", "model.heads=2", "model.attention_dropout=0.4"]),
-    ("edges", ["model.name=gatv2", "model.heads=2", "model.concat=false"]),
-    ("parallel", ["model.name=transformer", "model.beta=true", "model.attention_dropout=0.4"]),
-    ("edges", ["model.name=gatedgcn", "model.norm=batch", "model.residual=linear"]),
-    ("parallel", ["model.name=pna", "model.hidden=[6]"]),
-]  # fmt: skip
-WITHOUT_FEATURES = [
-    ("parallel", ["model.name=mgn", "model.hidden=[6,6]", "model.dropout=0.3"]),
-    ("parallel", ["model.name=sage", "model.aggregation=mean+max+std"]),
-    ("edges", ["model.name=pna", "model.scalers=attenuation+linear"]),
-    ("edges", ["model.name=gatedgcn"]),
-]
-
-
-def test_every_network_is_that_of_one_process(verified, folder):
-    """Keeping as little as it can, and on a scheme in turn."""
-    given = [(kind, [*settings, "model.arc_features=true"]) for kind, settings in OTHERS]
-    cases = []
-    for i, (kind, settings) in enumerate((*given, *WITHOUT_FEATURES)):
-        path, few = folder / f"{kind}.graph", ["train.epochs=3", *settings]
-        cases.append((path, "uneven-3", [*few, "train.memory=least"]))
-        cases.append(
-            (path, None, [*few, "scheme.name=bcast"]) if i % 2 else (path, "uneven-3", few)
-        )
-    verified(3, cases, *CHECKS)
 
 
 # Gradients of 0 in exact arithmetic, of which Adam without an eps would make full steps.

@@ -38,14 +38,12 @@ MISTAKES = [
     ("negative", None, ["scheme.name=bcast"], ("row sums", "'row'")),
 ]
 # Two runs each, which must agree to the bit.
-BCAST = ("rp-4", ["scheme.name=bcast"])
-NEEDED = ("rp-2", [REPLICATED, "scheme.replication=2"])
-WHOLE = ("rp-2", [REPLICATED, "scheme.sparse=false"])
-RUNS = [
-    [BCAST, (BCAST[0], [*BCAST[1], "scheme.overlap=false"])],
-    [NEEDED, NEEDED],
-    [WHOLE, (WHOLE[0], [*WHOLE[1], "scheme.overlap=false"])],
-]
+OVERLAP = "scheme.overlap=false"
+RUNS = {
+    "bcast": ("rp-4", ["scheme.name=bcast"], [OVERLAP]),
+    "needed": ("rp-2", [REPLICATED, "scheme.replication=2"], []),
+    "whole": ("rp-2", [REPLICATED, "scheme.sparse=false"], [OVERLAP]),
+}
 
 
 @pytest.fixture(scope="module")
@@ -71,14 +69,12 @@ def test_mistakes(hear_mistakes, gcnmpi_lines, line):
 
 
 def test_the_same_bits(gcnmpi_lines, line, folder):
-    names = [(number, turn) for number in range(len(RUNS)) for turn in (0, 1)]
-    lines = [line("good", *RUNS[number][turn], f"{number}{turn}") for number, turn in names]
-    assert gcnmpi_lines(4, lines) == [[None] * 4] * len(names)
-    for number in range(len(RUNS)):
-        assert losses(folder / f"{number}0") == losses(folder / f"{number}1")
-
-
-def losses(folder):
-    found = [epoch["loss"] for epoch in read_run(folder).epochs]
-    assert len(found) == 4
-    return found
+    lines = []
+    for name, (partition, settings, more) in RUNS.items():
+        lines.append(line("good", partition, settings, name))
+        lines.append(line("good", partition, [*settings, *more], f"{name} again"))
+    assert gcnmpi_lines(4, lines) == [[None] * 4] * len(lines)
+    for name in RUNS:
+        one, again = (read_run(folder / out).epochs for out in (name, f"{name} again"))
+        assert len(one) == 4
+        assert [epoch["loss"] for epoch in one] == [epoch["loss"] for epoch in again]

@@ -26,24 +26,23 @@ CASES = {
     "adam, cosine": (["train.schedule=cosine", "train.warmup=2", DROPOUT], None),
     "sgd": (["train.optimizer=sgd", "train.momentum=0.9", "train.lr=0.1", DROPOUT], None),
     "step, float64": (["train.schedule=step", "train.step_epochs=2", "dtype=float64"], None),
-    "clipped": (["train.clip_norm=0.01", "train.weight_decay=0.01", DROPOUT], None),
-    "clipped, trained features": (["train.clip_norm=0.01", "model.train_features=true"], None),
+    "clipped, trained features": (
+        ["train.clip_norm=0.01", "train.weight_decay=0.01", "model.train_features=true"], None,
+    ),
     "other metrics": (["task.metrics=f1_macro,roc_auc", DROPOUT], None),
-    "bcast": (["scheme.name=bcast", DROPOUT], None),
     "bcast, gat": (["scheme.name=bcast", "model.name=gat", DROPOUT], None),
     "replicated": (["scheme.name=replicated", "scheme.replication=1", DROPOUT], None),
     "summa": (["scheme.name=summa"], f"{REST} within the products of scheme 'summa'"),
     "weights": (["task.class_weights=balanced", "task.label_smoothing=0.1", DROPOUT], None),
     "labels": (["task.name=labels", "task.metrics=accuracy"], None),
     "cusparse": (["gpu.spmm=cusparse"], "CuPy makes no graphs with gpu.spmm = 'cusparse'"),
-}
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("streams", ["early", "late"])
-def test_graphs_change_no_bit_of_any_network(mpirun, schemes_folder, streams):
+def test_graphs_change_no_bit_of_any_network(mpirun, schemes_folder):
     names = [*NETWORKS, *VARIANTS]
     path = schemes_folder / "directed.graph"
-    cases = compared(mpirun, path, [settings_of(name) for name in names], streams)
+    cases = compared(mpirun, path, [settings_of(name) for name in names], "late")
     for name, case in zip(names, cases, strict=True):
         # The rule that is declared is what CUDA says.
         assert (case["why"], case["said"]) == (None, None), (name, case)
@@ -64,13 +63,10 @@ def test_graphs_change_no_bit_with_other_settings(mpirun, schemes_folder):
 
 
 def test_sparse_features_are_part_of_a_graph(mpirun, tmp_path):
-    path = tmp_path / "sparse.graph"
-    store(path, small_graph("directed"), keep_features="sparse")
-    for case in compared(mpirun, path, [[DROPOUT], ["model.input_dropout=0.4"]], "late"):
-        assert (case["why"], case["said"]) == (None, None), case
-        assert case["from_host"] < 1e-4
-        assert case["same"]
-        check_counts(case)
+    path = store(tmp_path / "sparse.graph", small_graph("directed"), keep_features="sparse")
+    (case,) = compared(mpirun, path, [["model.input_dropout=0.4"]], "late")
+    assert (case["why"], case["said"], case["same"]) == (None, None, True), case
+    check_counts(case)
 
 
 def check_counts(case):
@@ -101,13 +97,13 @@ RUN = (
 
 def test_a_run_goes_on_with_graphs_as_without(mpirun, schemes_folder, tmp_path):
     found = {}
-    for graph, steps in (("no", (9,)), ("auto", (9,)), ("yes", (4, 9))):
+    for graph, steps in (("no", (9,)), ("yes", (4, 9))):
         out = tmp_path / graph
         for epochs in steps:
             settings = *RUN, f"gpu.graph={graph}", f"train.epochs={epochs}"
             train(mpirun, schemes_folder, 1, settings, out)
         record = read_run(out)
-        assert record.start["config"]["gpu"]["graph"] == ("no" if graph == "no" else "yes")
+        assert record.start["config"]["gpu"]["graph"] == graph
         with np.load(out / "w.npz") as file:
             found[graph] = [e["loss"] for e in record.epochs], {k: file[k] for k in file.files}
     curve, weights = found.pop("no")
@@ -120,22 +116,19 @@ def test_a_run_goes_on_with_graphs_as_without(mpirun, schemes_folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("nranks", "settings", "why", "hint"),
+    ("nranks", "settings", "why"),
     [
-        (2, (), "2 ranks exchange rows within an epoch", "start one rank"),
-        (1, ("train.batches=vertex,20",), "no batch of train.batches is like", "train on all"),
-        (1, ("scheme.name=summa",), "the host computes within the products", "set scheme.name"),
+        (2, (), "2 ranks exchange rows within an epoch"),
+        (1, ("train.batches=vertex,20",), "no batch of train.batches is like"),
     ],
-    ids=["ranks", "batches", "scheme"],
 )
 def test_a_graph_that_cannot_be_is_one_error_or_one_warning(
-    mpirun, schemes_folder, tmp_path, nranks, settings, why, hint
+    mpirun, schemes_folder, tmp_path, nranks, settings, why
 ):
     common = ("kernel=cupy", "train.epochs=1", *settings)
     asked = *common, "gpu.graph=yes"
     done = train(mpirun, schemes_folder, nranks, asked, tmp_path / "yes", code=2)
     assert done.stderr.count(f"error: gpu.graph is 'yes', and {why}") == 1, done.stderr
-    assert f"hint: {hint}" in done.stderr
     assert "or set gpu.graph=no" in done.stderr
     done = train(mpirun, schemes_folder, nranks, (*common, "gpu.graph=auto"), tmp_path / "auto")
     assert done.stderr.count(f"warning: gpu.graph: epochs are no CUDA graph: {why}") == 1

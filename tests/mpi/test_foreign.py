@@ -20,7 +20,6 @@ from partition.graph.graph import Graph
 from partition.tensor_files import read_tensors
 
 CASES = sorted(NETWORKS)
-RANKS = (1, 3, 4)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +39,7 @@ def folder(tmp_path_factory):
         data = ArcData(of_arcs[order]) if name == "pyg" else ArcData()
         given = {"features": features, "labels": labels, "class_names": names, "ids": ids}
         graph = Graph(*arcs, **given, arc_data=data)
-        store(root / f"{name}.graph", graph, *RANKS[1:], 2)
+        store(root / f"{name}.graph", graph, 2, 3)
     for case, text in NETWORKS.items():
         (root / f"{case}.toml").write_text(text)
     return root
@@ -76,81 +75,66 @@ PICKED = [390, 0, 170, 170, 20]
 
 @pytest.fixture(scope="module")
 def results(folder, gcnmpi_lines):
-    """The folder, with the files that all inferences wrote, called "RANKS NAME"."""
+    """``results(name)`` → what an inference on 3 ranks wrote."""
     (folder / "ids.txt").write_text("\n".join(map(str, PICKED)) + "\n\n")
-    for ranks in RANKS:
-        placed, lines = ["--partition", f"rp-{ranks}"] if ranks > 1 else [], []
+    lines = []
 
-        def add(case, name, *words, dtype="float64", placed=placed, lines=lines, ranks=ranks):
-            graph = folder / f"{'dgl' if case.startswith('dgl-') else 'pyg'}.graph"
-            out = folder / f"{ranks} {name}{'' if '.' in name else '.npy'}"
-            words = [*words, *sets(f"dtype={dtype}"), "--out", out]
-            network = ["--weights", FOREIGN / f"{case}.pt", "--network", folder / f"{case}.toml"]
-            lines.append(["infer", graph, *placed, *network, *words])
+    def add(case, name, *words, dtype="float64"):
+        graph = folder / f"{'dgl' if case.startswith('dgl-') else 'pyg'}.graph"
+        out = folder / f"{name}{'' if '.' in name else '.npy'}"
+        network = ["--weights", FOREIGN / f"{case}.pt", "--network", folder / f"{case}.toml"]
+        words = [*network, *words, *sets(f"dtype={dtype}"), "--out", out]
+        lines.append(["infer", graph, "--partition", "rp-3", *words])
 
-        for case in CASES:
-            for dtype in ("float32", "float64"):
-                add(case, f"{case} {dtype}", dtype=dtype)
-        for case, (name, options) in product(("sage", "gat"), SCHEMES.items()):
-            if case == "sage" or name not in ("summa", "tensor3d"):
-                add(case, f"{case} {name}", *options)
-        for name, words in ASKED.items():
-            words = [folder / word if word == "ids.txt" else word for word in words]
-            add("dgl-gat", name, *words)
-        assert gcnmpi_lines(ranks, lines) == [[None] * ranks] * len(lines)
-    return folder
+    for case in CASES:
+        for dtype in ("float32", "float64"):
+            add(case, f"{case} {dtype}", dtype=dtype)
+    for case, (name, options) in product(("sage", "gat"), SCHEMES.items()):
+        if case == "sage" or name not in ("summa", "tensor3d"):
+            add(case, f"{case} {name}", *options)
+    for name, words in ASKED.items():
+        words = [folder / word if word == "ids.txt" else word for word in words]
+        add("dgl-gat", name, *words)
+    assert gcnmpi_lines(3, lines) == [[None] * 3] * len(lines)
+    return lambda name: np.load(folder / f"{name}.npy")
 
 
-@pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("case", CASES)
-def test_logits_are_those_of_the_library_that_trained(results, case, ranks):
+def test_logits_are_those_of_the_library_that_trained(results, case):
+    theirs = expected(case)
     for dtype, tolerance in (("float32", 1e-5), ("float64", 1e-10)):
-        logits, theirs = np.load(results / f"{ranks} {case} {dtype}.npy"), expected(case)
+        logits = results(f"{case} {dtype}")
         assert logits.dtype == dtype
-        np.testing.assert_allclose(
-            logits, theirs, rtol=0, atol=tolerance * max(1, np.abs(theirs).max())
-        )
+        most = tolerance * max(1, np.abs(theirs).max())
+        np.testing.assert_allclose(logits, theirs, rtol=0, atol=most)
+    for scheme in SCHEMES if case in ("sage", "gat") else ():
+        if case == "sage" or scheme not in ("summa", "tensor3d"):
+            logits = results(f"{case} {scheme}")
+            np.testing.assert_allclose(logits, theirs, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("ranks", RANKS)
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_logits_are_the_same_under_every_scheme(results, scheme, ranks):
-    for case in ("sage", "gat"):
-        path = results / f"{ranks} {case} {scheme}.npy"
-        if path.exists():
-            np.testing.assert_allclose(np.load(path), expected(case), rtol=1e-10, atol=1e-10)
-        else:
-            assert (case, scheme) in {("gat", "summa"), ("gat", "tensor3d")}
-
-
-@pytest.mark.parametrize("ranks", RANKS)
-def test_what_is_asked_for_is_written(results, ranks):
+def test_what_is_asked_for_is_written(results, folder):
     logits = expected("dgl-gat")
-
-    def found(name):
-        return np.load(results / f"{ranks} {name}.npy")
-
     shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
     np.testing.assert_allclose(
-        found("probabilities"), shifted / shifted.sum(axis=1, keepdims=True), atol=1e-12
+        results("probabilities"), shifted / shifted.sum(axis=1, keepdims=True), atol=1e-12
     )
-    np.testing.assert_allclose(found("probabilities of labels"), expit(logits), atol=1e-12)
-    np.testing.assert_array_equal(found("classes"), logits.argmax(axis=1))
-    with open(results / f"{ranks} classes.csv", newline="", encoding="utf-8") as file:
+    np.testing.assert_allclose(results("probabilities of labels"), expit(logits), atol=1e-12)
+    np.testing.assert_array_equal(results("classes"), logits.argmax(axis=1))
+    with open(folder / "classes.csv", newline="", encoding="utf-8") as file:
         lines = list(csv.reader(file))
     of_rows = [CLASSES[number] for number in logits.argmax(axis=1)]
     assert lines == [["id", "class"], *([str(10 * i), c] for i, c in enumerate(of_rows))]
-    assert found("embeddings").shape == (len(logits), 6)
-    np.testing.assert_array_equal(found("embeddings"), found("layer 1"))
-    np.testing.assert_allclose(found("small buffers"), logits, atol=1e-12)
+    assert results("embeddings").shape == (len(logits), 6)
+    np.testing.assert_array_equal(results("embeddings"), results("layer 1"))
+    np.testing.assert_allclose(results("small buffers"), logits, atol=1e-12)
     picked = np.array(PICKED) // 10  # the graph's vertices are called 0, 10, 20 …
-    np.testing.assert_allclose(found("rows"), logits[picked], atol=1e-12)
-    np.testing.assert_array_equal(found("rows of classes"), logits[picked].argmax(axis=1))
+    np.testing.assert_allclose(results("rows"), logits[picked], atol=1e-12)
+    np.testing.assert_array_equal(results("rows of classes"), logits[picked].argmax(axis=1))
 
 
-@pytest.fixture(scope="module")
-def complaints(folder, gcnmpi_lines):
-    """The complaints of two ranks of files that do not fit."""
+def test_what_does_not_fit_is_told_by_name(folder, gcnmpi_lines, hear_mistakes):
+    """And a whole configuration serves as a network."""
     (folder / "none.txt").write_text("3\nseven\n")
     state = read_tensors(FOREIGN / "sage.pt")
     network = (folder / "sage.toml").read_text()
@@ -166,63 +150,32 @@ def complaints(folder, gcnmpi_lines):
     write_state(folder / "wrong.pt", state | {"residuals.1.weight": wrong})
     write_state(folder / "wide.pt", state | {"convs.0.lin_l.weight": np.ones((6, 9))})
     write_safetensors(folder / "good.safetensors", state)
-    write_safetensors(
-        folder / "nan.safetensors", state | {"convs.0.lin_l.bias": np.full(6, np.nan)}
-    )
-    evil = {"state_dict": call("os", "system", "true")}
-    write_torch(folder / "evil.pt", evil, {})
-    toml = ["--network", folder / "sage.toml"]
-    files = {
-        name: ["--weights", folder / name, *toml]
-        for name in ("missing.pt", "first.pt", "extra.pt", "wrong.pt", "wide.pt",
-                     "good.safetensors", "nan.safetensors", "evil.pt")
-    } | {
-        "whole": ["--weights", folder / "good.safetensors", "--network", folder / "whole.toml"],
-        "no model": ["--weights", FOREIGN / "sage.pt", "--network", folder / "graph.toml"],
-        "no network": ["--weights", FOREIGN / "sage.pt"],
-        "other network": ["--weights", FOREIGN / "sage.pt", "--network", folder / "gin.toml"],
-        "config": ["--weights", FOREIGN / "sage.pt", *toml, "--config", folder / "config.toml"],
-        "no rows": ["--weights", FOREIGN / "sage.pt", *toml, "--rows", folder / "none.txt"],
-        "both": ["--weights", FOREIGN / "sage.pt", *toml, "--what", "classes", "--layer", 1],
-        "numbers": ["--weights", FOREIGN / "sage.pt", "--network", folder / "numbers.toml",
-                    "--what", "probabilities"],
-    }  # fmt: skip
-    lines = [
-        ["infer", folder / "pyg.graph", "--partition", "rp-2", *words, "--out",
-         folder / "bad" / f"{number}.npy"]
-        for number, words in enumerate(files.values())
-    ]  # fmt: skip
-    return dict(zip(files, gcnmpi_lines(2, lines, timeout=120), strict=True))
+    nan = state | {"convs.0.lin_l.bias": np.full(6, np.nan)}
+    write_safetensors(folder / "nan.safetensors", nan)
+    write_torch(folder / "evil.pt", {"state_dict": call("os", "system", "true")}, {})
 
+    def line(weights, network="sage", *more):
+        given = ["--network", folder / f"{network}.toml"] if network else []
+        place = folder if (folder / weights).exists() else FOREIGN
+        words = ["--weights", place / weights, *given, *more, "--out", folder / "bad.npy"]
+        return ["infer", folder / "pyg.graph", "--partition", "rp-2", *words]
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    {
-        "missing.pt": ["missing.pt", "norms.1.bias (norms.1.module.bias) is missing", "(6,)"],
-        "first.pt": ["convs.0.lin_l.weight is missing"],
-        "extra.pt": ["'convs.1.gate' is not a parameter"],
-        "wrong.pt": ["residuals.1.weight is float64 (6, 5)", "(6, 6)"],
-        "nan.safetensors": ["convs.0.lin_l.bias is not all finite"],
-        "evil.pt": ["evil.pt names os.system", "nothing of it was run"],
-        "no model": ["graph.toml has no table [model]"],
-        "no network": [
-            "is not a weight of a GCNConv layer",
-            "--set model.name=sage --set model.hidden=6,6 ",
-        ],
-        "wide.pt": ["convs.0.lin_l.weight is float64 (6, 9)", "the network's is (6, 5)"],
-        "other network": ["sage.pt: convs.0.eps is missing"],
-        "config": ["both have a table [model]"],
-        "no rows": ["none.txt, line 2: 'seven' is no vertex"],
-        "both": ["exclude each other"],
-        "numbers": ["trained for regression, and its output has no probabilities"],
-    }.items(),
-)
-def test_what_does_not_fit_is_told_by_name(complaints, name, says):
-    for rank in complaints[name]:
-        assert rank is not None
-        for each in says:
-            assert each in rank
-
-
-def test_a_whole_configuration_serves_as_a_network(complaints):
-    assert complaints["good.safetensors"] == complaints["whole"] == [None, None]
+    good = [line("good.safetensors"), line("good.safetensors", "whole")]
+    assert gcnmpi_lines(2, good) == [[None] * 2] * 2
+    told = {
+        ("missing.pt",): ("missing.pt", "norms.1.bias (norms.1.module.bias)", "(6,)"),
+        ("first.pt",): "convs.0.lin_l.weight is missing",
+        ("extra.pt",): "'convs.1.gate' is not a parameter",
+        ("wrong.pt",): ("residuals.1.weight is float64 (6, 5)", "(6, 6)"),
+        ("nan.safetensors",): "convs.0.lin_l.bias is not all finite",
+        ("evil.pt",): ("evil.pt names os.system", "nothing of it was run"),
+        ("sage.pt", "graph"): "graph.toml has no table [model]",
+        ("sage.pt", ""): ("a GCNConv layer", "--set model.name=sage --set model.hidden=6,6 "),
+        ("wide.pt",): ("convs.0.lin_l.weight is float64 (6, 9)", "(6, 5)"),
+        ("sage.pt", "gin"): "sage.pt: convs.0.eps is missing",
+        ("sage.pt", "sage", "--config", folder / "config.toml"): "both have a table [model]",
+        ("sage.pt", "sage", "--rows", folder / "none.txt"): "none.txt, line 2: 'seven'",
+        ("sage.pt", "sage", "--what", "classes", "--layer", 1): "exclude each other",
+        ("sage.pt", "numbers", "--what", "probabilities"): "has no probabilities",
+    }
+    hear_mistakes(2, [(line(*given), says) for given, says in told.items()])

@@ -17,7 +17,7 @@ from gcnmpi.planner.ranking import Candidate, Setting
 from partition.graph.store import open_graph, read_partition
 from partition.reporting.simulate import simulate
 
-RANKS = (1, 2, 4)
+RANKS = (1, 4)
 EPOCHS = 2
 WIDTH = 7  # of the features
 COMMON = (
@@ -25,24 +25,16 @@ COMMON = (
     "model.dropout=0.4", "model.input_dropout=0.2",
 )  # fmt: skip
 SAMPLERS = ("vertex,13", "cluster,uneven-12,4", "neighbor,6,3,2", "labor,6,3,2")
+ATTENTION = ("model.hidden=6", "model.heads=2", "model.attention_dropout=0.3")
 NETWORKS = {
     "gcn": ("model.hidden=6", "model.residual=linear"),
     "sage": ("model.name=sage", "model.hidden=5", "model.norm=batch"),
     "gin": ("model.name=gin", "model.hidden=5", "model.norm=layer"),
-}
-# A batch norm before neighbours are looked at is the one thing with which no rows are kept.
-KEEPS = {
-    "gcn": NETWORKS["gcn"],
-    "gin": NETWORKS["gin"],
+    "gat": ("model.name=gat", *ATTENTION),
+    "sage-max": ("model.name=sage", "model.aggregation=max", "model.hidden=5"),
     "sage-layer": ("model.name=sage", "model.hidden=5", "model.norm=layer"),
-    "sage-batch": NETWORKS["sage"],
-    "gat": ("model.name=gat", "model.hidden=6", "model.heads=2", "model.attention_dropout=0.3"),
     "appnp": ("model.name=appnp", "model.hidden=8", "model.hops=2"),
     "gcnii": ("model.name=gcnii", "model.hidden=6,6", "model.norm=layer"),
-}
-WHOLE_ROWS = {
-    "gat": ("model.name=gat", "model.hidden=6", "model.heads=2", "model.attention_dropout=0.3"),
-    "sage-max": ("model.name=sage", "model.aggregation=max", "model.hidden=5"),
 }
 # All neighbours of all seeds, and all vertices: what is computed is the full batch.
 # Of networks that are built in other ways, the layers in which a product with M comes.
@@ -54,10 +46,7 @@ DEPTHS = {
 # Input rows of others that a rank keeps: three of them, and all that were observed.
 KEPT = {"some": 3, "all": 10**6}
 # One epoch of each is planned too.
-PLANNED = {
-    "gcn": ("vertex,13", "cluster,uneven-12,4", "neighbor,6,3,2", "labor,6,3,2"),
-    "gat": ("vertex,13", "neighbor,6,3,2"),
-}
+PLANNED = {"gcn": SAMPLERS, "gat": ("vertex,13", "neighbor,6,3,2")}
 WHOLE = ("full", "vertex,100%", "cluster,uneven-12,100%", "neighbor,100%,-1,-1", "labor,100%,-1,-1")
 
 
@@ -67,19 +56,13 @@ def cache_of(rows, itemsize=8):
 
 
 def cases():
-    """Name → settings of every case."""
+    """Name → settings of every case; of each network a sampler of vertices and one of seeds."""
     found = {}
-    for network, settings in NETWORKS.items():
-        for sampler in SAMPLERS:
-            found[f"{network}-{sampler}"] = (*settings, f"train.batches={sampler}")
-    for network, settings in WHOLE_ROWS.items():
-        for sampler in ("vertex,13", "neighbor,6,3,2", "labor,6,3,2"):
-            found[f"{network}-{sampler}"] = (*settings, f"train.batches={sampler}")
-    for network, settings in KEEPS.items():
-        for sampler in SAMPLERS[2:]:
+    for i, (network, settings) in enumerate(NETWORKS.items()):
+        for sampler in SAMPLERS if network == "gcn" else (SAMPLERS[i % 2], SAMPLERS[2 + i % 2]):
             name, batches = f"{network}-{sampler}", f"train.batches={sampler}"
-            found.setdefault(name, (*settings, batches))
-            for kept, rows in KEPT.items():
+            found[name] = (*settings, batches)
+            for kept, rows in KEPT.items() if sampler in SAMPLERS[2:] else ():
                 if network == "gcn" or kept == "some":
                     found[f"{name} kept {kept}"] = (*settings, batches, cache_of(rows))
     found["scipy"] = (*NETWORKS["gcn"], "train.batches=neighbor,6,3,2", "kernel=scipy")
@@ -88,52 +71,41 @@ def cases():
     for sampler in ("", *WHOLE):
         found[f"whole {sampler}"] = (*NETWORKS["gcn"], f"train.batches={sampler}")
     for sampler in ("", *WHOLE[:3]):
-        found[f"gat whole {sampler}"] = (*WHOLE_ROWS["gat"], f"train.batches={sampler}")
-    for network, depth in DEPTHS.items():
-        seeds = "train.batches=neighbor,100%" + ",-1" * depth
-        found[f"{network} full"] = tuple(settings_of(network))
-        found[f"{network} seeds"] = (*settings_of(network), seeds)
+        found[f"gat whole {sampler}"] = (*NETWORKS["gat"], f"train.batches={sampler}")
     return found
 
 
 def planned():
     """Name → settings, of one epoch."""
-    networks = NETWORKS | WHOLE_ROWS
     return {
-        f"planned {network}-{sampler}": (
-            *networks[network], f"train.batches={sampler}", "train.epochs=1",
+        f"planned {network}-{sampler}{kept}": (
+            *NETWORKS[network], f"train.batches={sampler}", *rows, "train.epochs=1",
         )
         for network, samplers in PLANNED.items()
         for sampler in samplers
-    } | {
-        f"planned {network}-{sampler} kept": (
-            *networks[network], f"train.batches={sampler}", cache_of(3), "train.epochs=1",
-        )
-        for network in PLANNED
-        for sampler in SAMPLERS[2:]
+        for kept, rows in {"": (), " kept": (cache_of(3),)}.items()
+        if not kept or sampler in SAMPLERS[2:]
     }  # fmt: skip
 
 
-def cases_of(nranks):
-    """The cases that so many ranks have; two have no networks of other depths."""
-    deep = {f"{network} {kind}" for network in DEPTHS for kind in ("full", "seeds")}
-    return {name: own for name, own in cases().items() if nranks != 2 or name not in deep}
-
-
 def wanted(nranks, schemes_folder):
+    """Of networks of other depths, one rank has full batches, and four batches of seeds."""
+    deep = {
+        name: settings_of(name) if nranks == 1 else
+        [*settings_of(name), "train.batches=neighbor,100%" + ",-1" * depth]
+        for name, depth in DEPTHS.items()
+    }  # fmt: skip
     partition = None if nranks == 1 else f"uneven-{nranks}"
     return {
         name: (schemes_folder / "directed.graph", partition, [*COMMON, *settings])
-        for name, settings in (cases_of(nranks) | planned()).items()
+        for name, settings in (cases() | planned() | deep).items()
     }
 
 
-@pytest.mark.parametrize(("nranks", "name"), [(n, name) for n in RANKS for name in cases_of(n)])
-def test_one_curve_and_what_was_counted(results, nranks, name):
-    record, alone = results(nranks)[name], results(1)[name]
-    if " kept " in name:
-        alone = results(1)[name.partition(" kept ")[0]]
-    is_that_of_one_rank(record, alone, nranks)
+@pytest.mark.parametrize("name", [*cases(), *DEPTHS])
+def test_one_curve_and_what_was_counted(results, name):
+    """Rows that no later layer reads are left out of every network."""
+    is_that_of_one_rank(results(4)[name], results(1)[name.partition(" kept ")[0]], 4)
 
 
 def is_that_of_one_rank(record, alone, nranks):
@@ -158,14 +130,6 @@ def test_batches_of_everything_are_full_batches(results, nranks):
             np.testing.assert_allclose(losses, full, rtol=1e-10)
 
 
-@pytest.mark.parametrize("network", DEPTHS)
-@pytest.mark.parametrize("nranks", [1, 4])
-def test_rows_that_no_later_layer_reads_are_left_out_of_every_network(results, nranks, network):
-    found = results(nranks)
-    full, seeds = (found[f"{network} {kind}"]["losses"] for kind in ("full", "seeds"))
-    np.testing.assert_allclose(seeds, full, rtol=1e-10)
-
-
 def as_simulated(record, path, sampler, **options):
     """Rows and messages are those that a simulation counts."""
     name, size, *fanouts = sampler.split(",")
@@ -180,17 +144,15 @@ def as_simulated(record, path, sampler, **options):
 
 
 @pytest.mark.parametrize("sampler", ["vertex,13", "neighbor,6,3,2", "labor,6,3,2"])
-@pytest.mark.parametrize("nranks", RANKS[1:])
-def test_rows_and_messages_are_those_of_the_simulation(results, schemes_folder, nranks, sampler):
-    as_simulated(results(nranks)[f"gcn-{sampler}"], schemes_folder / "directed.graph", sampler)
+def test_rows_and_messages_are_those_of_the_simulation(results, schemes_folder, sampler):
+    as_simulated(results(4)[f"gcn-{sampler}"], schemes_folder / "directed.graph", sampler)
 
 
 @pytest.mark.parametrize("kept", KEPT)
 @pytest.mark.parametrize("sampler", SAMPLERS[2:])
-@pytest.mark.parametrize("nranks", RANKS[1:])
-def test_rows_that_are_kept_are_not_sent(results, schemes_folder, nranks, sampler, kept):
-    without = results(nranks)[f"gcn-{sampler}"]
-    record, rows = results(nranks)[f"gcn-{sampler} kept {kept}"], KEPT[kept]
+def test_rows_that_are_kept_are_not_sent(results, schemes_folder, sampler, kept):
+    without = results(4)[f"gcn-{sampler}"]
+    record, rows = results(4)[f"gcn-{sampler} kept {kept}"], KEPT[kept]
     assert 0 < sum(record["batch_rows_sent"]) < sum(without["batch_rows_sent"])
     assert sum(record["traffic"][0][0]) < sum(without["traffic"][0][0])
     for held, size in zip(record["kept_rows"], record["kept_bytes"], strict=True):
@@ -255,8 +217,6 @@ def test_mistakes_are_told(hear_mistakes, schemes_folder, tmp_path):
     hear_mistakes(1, [([*words, *sets(*key.split())], says) for key, says in mistakes.items()])
 
 
-@pytest.mark.parametrize("nranks", [1, 3])
-def test_an_interrupted_epoch_gives_the_same_bits(run_cases, schemes_folder, tmp_path, nranks):
-    partition = None if nranks == 1 else f"uneven-{nranks}"
+def test_an_interrupted_epoch_gives_the_same_bits(run_cases, schemes_folder, tmp_path):
     graph, batches = schemes_folder / "directed.graph", "neighbor,6,3,2"
-    run_cases("interrupted", nranks, [(graph, partition, tmp_path, batches, [])])
+    run_cases("interrupted", 3, [(graph, "uneven-3", tmp_path, batches, [])])

@@ -1,4 +1,4 @@
-"""Networks over time against the oracle, on one to four ranks; rollouts whose states are remade."""
+"""Networks over time against the oracle; rollouts whose states are remade."""
 
 import functools
 from dataclasses import replace
@@ -28,10 +28,8 @@ NETWORKS = {
     "frames_stgcn": ["model.hidden=[4]", "model.kernel_size=2", "model.norm=batch"],
 }
 SCHEMES = {
-    1: [[]],
     2: [[], ["scheme.name=bcast"], ["scheme.name=replicated", "scheme.replication=2"]],
     3: [[]],
-    4: [[], ["scheme.name=replicated", "scheme.replication=2"]],
 }
 
 

@@ -13,34 +13,35 @@ ROUNDED |= {f"rounded {purpose} {what}" for purpose in ("training", "evaluation"
             for what in ("bytes", "received", "messages", "shared")}  # fmt: skip
 
 
-@pytest.mark.parametrize(("nranks", "cases"), [(1, 5), (2, 24), (3, 8), (4, 5), (7, 3)])
+@pytest.mark.parametrize(("nranks", "cases"), [(2, 6), (3, 3), (4, 2)])
 def test_products_with_rounded_messages(run_cases, tmp_path, nranks, cases):
     assert run_cases("rounded", nranks, [tmp_path], timeout=300) == [cases]
 
 
 def verify_cases(nranks):
     """(graph, settings): networks of sums and of whole rows, schemes, exchanges, transports."""
+    if nranks == 4:
+        replicated = ["scheme.name=replicated", "scheme.replication=2"]
+        yield "directed", [*settings_of("gcn"), *replicated]
+        yield "symmetric", [*settings_of("gatv2"), *replicated]
+        return
     yield "directed", [*settings_of("gcn"), "scheme.exchange=mixed"]
     yield "symmetric", [*settings_of("gcn"), "scheme.exchange=rows", "dtype=float32"]
     yield "directed", [*settings_of("gat"), "scheme.transport=onesided"]
     yield "symmetric", [*settings_of("sage-max"), "scheme.transport=neighbor"]
-    yield "directed", [*settings_of("gcn-trained"), "scheme.transport=isend"]
-    yield "directed", [*settings_of("appnp"), "kernel=scipy"]
-    yield "directed", [*settings_of("sgc")]
+    yield "directed", [*settings_of("gcn-trained"), "scheme.transport=isend", "kernel=scipy"]
     yield "symmetric", [*settings_of("gcn"), "scheme.transport=shared"]
-    if nranks % 2 == 0:
-        replicated = ["scheme.name=replicated", "scheme.replication=2"]
-        yield "directed", [*settings_of("gcn"), *replicated]
-        yield "symmetric", [*settings_of("gatv2"), *replicated]
 
 
-@pytest.mark.parametrize("nranks", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("nranks", [3, 4])
 def test_verify_says_what_rounding_changes(verified, schemes_folder, nranks):
+    """Two precisions of three of each case; on four ranks, those of two copies."""
     cases = []
     for number, (graph, settings) in enumerate(verify_cases(nranks)):
-        parts = f"uneven-{nranks // 2 if 'scheme.replication=2' in settings else nranks}"
-        for precision in FORMATS if nranks == 2 else [list(FORMATS)[number % 3]]:
-            given = ["train.epochs=4", *settings, f"comm.precision={precision}"]
+        parts = f"uneven-{nranks // 2 if nranks == 4 else nranks}"
+        for turn in (0, 1):
+            precision = f"comm.precision={list(FORMATS)[(number + turn) % 3]}"
+            given = ["train.epochs=3", *settings, precision]
             cases.append((schemes_folder / f"{graph}.graph", parts, given))
     verified(nranks, cases, *ROUNDED, "loss curve", "first gradient", "logits", timeout=300)
 
@@ -86,11 +87,6 @@ def test_the_record_has_bytes_and_errors(gcnmpi_lines, path, tmp_path):
         assert all(0 < e["error"] <= bound for e in record.end["rounding"])
         assert losses(record) != losses(exact)
         assert losses(record) == pytest.approx(losses(exact), rel=0.03)
-
-
-def test_a_run_says_what_it_rounds(mpirun, path, tmp_path):
-    done = mpirun(2, "gcnmpi", *line(path, tmp_path / "run", "int8", "train.epochs=2"))
-    assert "rounded rows in messages: by" in done.stdout
 
 
 def test_the_same_bits_again_with_more_threads_and_after_a_resume(gcnmpi_lines, path, tmp_path):

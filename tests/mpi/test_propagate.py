@@ -1,4 +1,4 @@
-"""``gcnmpi propagate`` against SciPy and plain loops, in one launch for each number of ranks."""
+"""``gcnmpi propagate`` against SciPy and plain loops, by every scheme that runs it."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ from gcnmpi.core.rng import column_keys, hash_block, row_keys
 from partition.graph.aggregation import aggregation_matrix
 from partition.graph.graph import Graph
 
-N, CLASSES, RANKS = 61, 3, (1, 3, 4)
+N, CLASSES = 61, 3
 FLOAT64 = ("dtype=float64",)
 
 
@@ -142,6 +142,10 @@ def laplacian(kind: str) -> np.ndarray:
     return np.diag((m.sum(axis=1) > 0).astype(float)) - m
 
 
+def eigenvalues(count: int) -> np.ndarray:
+    return np.linalg.eigvalsh(laplacian("symmetric"))[:count]
+
+
 def fastrp(kind: str, weights: tuple[float, ...], beta: float) -> np.ndarray:
     m = matrix(kind, self_loops=False, normalize="none").toarray()
     degrees = m.sum(axis=1)
@@ -220,21 +224,16 @@ def cores(kind: str) -> np.ndarray:
 DOUBLE = ("pagerank", "laplacian-eigenvectors")
 UNIFORM = np.full(N, 1 / N)
 STEPS = ("correct_layers=4", "correct_alpha=0.7", "smooth_layers=3", "smooth_alpha=0.6")
-GIVEN = "predictions={folder}/predicted.npy"
+GIVEN, EIGEN = "predictions=@predicted.npy", "laplacian-eigenvectors"
+# Graph, method, settings, and what it computes; @ stands for the folder.
 CASES: dict[str, tuple[str, str, tuple[str, ...], Callable[..., np.ndarray]]] = {
-    "pagerank": (
-        "directed", "pagerank", (), lambda f: pagerank(adjacency("directed"), UNIFORM, 0.85)
-    ),
     "pagerank, the other way": (
         "directed", "pagerank", ("graph.direction=out", "damping=0.5"),
         lambda f: pagerank(adjacency("directed").T, UNIFORM, 0.5),
     ),
-    "pagerank with seeds": (
-        "directed", "pagerank", ("seeds={folder}/seeds.txt",),
+    "pagerank": (
+        "directed", "pagerank", ("seeds=@seeds.txt",),
         lambda f: pagerank(adjacency("directed"), seeds(), 0.85),
-    ),
-    "pagerank, symmetric": (
-        "symmetric", "pagerank", (), lambda f: pagerank(adjacency("symmetric"), UNIFORM, 0.85)
     ),
     "sgc": ("directed", "sgc", ("hops=3", *FLOAT64), lambda f: powers("directed", 3)[-1]),
     "sgc, float32": ("symmetric", "sgc", (), lambda f: powers("symmetric", 2)[-1]),
@@ -256,24 +255,16 @@ CASES: dict[str, tuple[str, str, tuple[str, ...], Callable[..., np.ndarray]]] = 
         "directed", "appnp", (GIVEN, "steps=4", "alpha=0.2", *FLOAT64),
         lambda f: appnp("directed", predicted(f)),
     ),
-    "laplacian eigenvectors": (
-        "symmetric", "laplacian-eigenvectors", ("count=9", "block=4", "tolerance=1e-13"),
-        lambda f: np.linalg.eigvalsh(laplacian("symmetric"))[:9],
+    "eigenvectors": (
+        "symmetric", EIGEN, ("count=9", "block=4", "tolerance=1e-13"), lambda f: eigenvalues(9)
     ),
     # 0 is an eigenvalue of more vectors than a block has.
-    "laplacian eigenvectors, block of 2": (
-        "symmetric", "laplacian-eigenvectors",
-        ("count=9", "block=2", "tolerance=1e-13", "iterations=2000"),
-        lambda f: np.linalg.eigvalsh(laplacian("symmetric"))[:9],
+    "eigenvectors, block of 2": (
+        "symmetric", EIGEN, ("count=9", "block=2", "tolerance=1e-13", "iterations=2000"),
+        lambda f: eigenvalues(9),
     ),
-    "laplacian eigenvectors, block of 1": (
-        "symmetric", "laplacian-eigenvectors",
-        ("count=9", "block=1", "tolerance=1e-13", "iterations=2000"),
-        lambda f: np.linalg.eigvalsh(laplacian("symmetric"))[:9],
-    ),
-    "laplacian eigenvectors, all": (
-        "symmetric", "laplacian-eigenvectors", ("count=61", "tolerance=1e-12", "degree=6"),
-        lambda f: np.linalg.eigvalsh(laplacian("symmetric")),
+    "eigenvectors, all": (
+        "symmetric", EIGEN, ("count=61", "tolerance=1e-12", "degree=6"), lambda f: eigenvalues(N)
     ),
     "fastrp": (
         "directed", "embed",
@@ -293,7 +284,7 @@ CASES: dict[str, tuple[str, str, tuple[str, ...], Callable[..., np.ndarray]]] = 
 }  # fmt: skip
 
 # On 4 ranks by other schemes, the second on two copies of two parts, the last in chains of columns.
-BY_OTHER_SCHEMES = ("pagerank", "laplacian eigenvectors", "components")
+BY_OTHER_SCHEMES = ("pagerank", "eigenvectors", "components")
 IN_CHAINS = (
     "sgc", "sign", "appnp", "label propagation",
     "correct and smooth, autoscale", "correct and smooth, scale",
@@ -304,143 +295,105 @@ OTHER_SCHEMES = {
     "columns": ("p4", (*BY_OTHER_SCHEMES[:2], *IN_CHAINS)),
 }
 
-# Mistakes, which all ranks tell: words, and what is said of them.
-MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
-    "method": (("symmetric", "pagernk"), "did you mean 'pagerank'?"),
-    "option": (("symmetric", "pagerank", "dampin=0.5"), "did you mean 'damping'?"),
-    "option of another": (("symmetric", "sgc", "damping=0.5"), "is an option of pagerank, not of"),
-    "value": (("symmetric", "pagerank", "damping=1.5"), "damping is below 1"),
-    "key of training": (("symmetric", "sgc", "model.hidden=4"), "model.hidden has no effect"),
-    "key that is fixed": (("symmetric", "pagerank", "graph.normalize=row"), "of its own"),
-    "needs": (("symmetric", "correct-and-smooth", "scale=2"), "scale has no effect with autoscale"),
-    "no predictions": (("symmetric", "appnp"), "the option predictions is missing"),
-    "missing file": (("symmetric", "appnp", "predictions={folder}/absent.npy"), "absent.npy"),
-    "shape": (("symmetric", "appnp", "predictions={folder}/short.npy"), "60 × 3; the graph takes"),
-    "one dimension": (
-        ("symmetric", "appnp", "predictions={folder}/line.npy"),
-        "has 1 dimension, not 2: one row for each vertex",
-    ),
-    "no columns": (("symmetric", "appnp", "predictions={folder}/none.npy"), "has no columns"),
-    "not finite": (
-        ("symmetric", "appnp", "predictions={folder}/nan.npy"),
-        "has a number that is not finite in row 7",
-    ),
-    "not finite, corrected": (
-        ("symmetric", "correct-and-smooth", "predictions={folder}/nan.npy"),
-        "has a number that is not finite in row 7",
-    ),
-    "huge weights": (("directed", "pagerank", "seeds={folder}/huge.txt"), "overflows"),
-    "no weights": (("directed", "pagerank", "seeds={folder}/nothing.txt"), "a weight above 0"),
-    "seeds": (("directed", "pagerank", "seeds={folder}/predicted.npy"), "cannot read"),
-    "checkpoint": (
-        ("symmetric", "pagerank", "checkpoint={folder}/short.npy"),
-        "cannot write",
-    ),
-    "directed": (("directed", "laplacian-eigenvectors"), "is directed, and laplacian-eigenvectors"),
-    "more than there are": (("symmetric", "laplacian-eigenvectors", "count=62"), "has 61 vertices"),
-    "needs of an embedding": (("symmetric", "embed", "mu=0.3"), "mu has no effect with method"),
-    "embedding": (("symmetric", "embed", "method=pron"), "did you mean 'prone'?"),
-    "directed embedding": (("directed", "embed", "method=prone"), "prone needs a symmetric matrix"),
-    "components": (("directed", "components"), "components takes arcs both ways"),
-    "scheme": (("symmetric", "sgc", "scheme.name=summa"), "cuts the rows"),
-    "rows of neighbours": (
-        ("symmetric", "components", "scheme.name=columns"),
-        "which components looks at",
-    ),
+# Graph, method and settings; what is said of them.
+NOT_FINITE = "has a number that is not finite in row 7"
+MISTAKES = {
+    "symmetric sgc damping=0.5": "is an option of pagerank, not of",
+    "symmetric pagerank graph.normalize=row": "of its own",
+    "symmetric correct-and-smooth scale=2": "scale has no effect with autoscale",
+    "symmetric appnp": "the option predictions is missing",
+    "symmetric appnp predictions=@absent.npy": "absent.npy",
+    "symmetric appnp predictions=@short.npy": "60 × 3; the graph takes",
+    "symmetric appnp predictions=@line.npy": "has 1 dimension, not 2",
+    "symmetric appnp predictions=@none.npy": "has no columns",
+    "symmetric appnp predictions=@nan.npy": NOT_FINITE,
+    "symmetric correct-and-smooth predictions=@nan.npy": NOT_FINITE,
+    "directed pagerank seeds=@huge.txt": "overflows",
+    "directed pagerank seeds=@nothing.txt": "a weight above 0",
+    "directed pagerank seeds=@predicted.npy": "cannot read",
+    "symmetric pagerank checkpoint=@short.npy": "cannot write",
+    "directed laplacian-eigenvectors": "is directed, and laplacian-eigenvectors",
+    "symmetric laplacian-eigenvectors count=62": "has 61 vertices",
+    "symmetric embed mu=0.3": "mu has no effect with method",
+    "directed embed method=prone": "prone needs a symmetric matrix",
+    "directed components": "components takes arcs both ways",
+    "symmetric sgc scheme.name=summa": "cuts the rows",
+    "symmetric components scheme.name=columns": "which components looks at",
 }
 
 
-def line(folder, out, k: int, graph: str, method: str, *settings: str, part: str = "") -> list:
-    words = ["propagate", folder / f"{graph}.graph", method, "--out", out]
-    partition = [] if k == 1 else ["--partition", part or f"p{k}"]
-    given = [text.format(folder=folder) for text in settings]
-    return [*words, *partition, *sets(*given, "threads=1")]
+def line(folder, out, part: str, graph: str, method: str, *settings: str) -> list:
+    words = ["propagate", folder / f"{graph}.graph", method, "--out", out, "--partition", part]
+    given = [text.replace("@", f"{folder}/") for text in settings]
+    return [*words, *sets(*given, "threads=1")]
 
 
 @pytest.fixture(scope="module")
 def written(gcnmpi_lines, folder):
-    """The results by ranks and case, and the complaints of ranks by ranks and mistake."""
-    found, complaints = {}, {}
-    for k in RANKS:
-        lines, names = [], []
-        for number, (name, (graph, method, settings, _)) in enumerate(CASES.items()):
-            suffix = ".npz" if number % 2 or method.startswith("lap") else ".npy"
-            names.append(folder / f"{k}" / f"{name}{suffix}")
-            exchange = "mixed" if k == 4 and method != "components" else "rows"
-            how = (f"scheme.exchange={exchange}",)
-            lines.append(line(folder, names[-1], k, graph, method, *settings, *how))
-        for scheme, (part, some) in OTHER_SCHEMES.items() if k == 4 else ():
-            for name in some:
-                graph, method, settings, _ = CASES[name]
-                how = (*settings, f"scheme.name={scheme}")
-                out = folder / scheme / f"{name}.npz"
-                lines.append(line(folder, out, k, graph, method, *how, part=part))
-        mistakes = [
-            line(folder, folder / ("x.npz" if "eigen" in words[1] else "x.npy"), k, *words)
-            for words, _ in MISTAKES.values()
-        ] * (k < 4)
-        done = gcnmpi_lines(k, [*lines, *mistakes])
-        assert done[: len(lines)] == [[None] * k] * len(lines)
-        complaints[k] = dict(zip(MISTAKES, done[len(lines) :], strict=k < 4))
-        for name, path in zip(CASES, names, strict=True):
-            loaded = np.load(path, allow_pickle=False)
-            found[k, name] = loaded if path.suffix == ".npy" else dict(loaded)
-        assert not list(folder.glob("x.*"))
-    return found, complaints
-
-
-def values(result) -> np.ndarray:
-    return result["values"] if isinstance(result, dict) else result
+    """The arrays of each case on 3 ranks, and of (scheme, case) on 4."""
+    lines, others = {}, {}
+    for number, (name, (graph, method, settings, _)) in enumerate(CASES.items()):
+        mixed = number % 2 and method != "components"
+        how = (*settings, f"scheme.exchange={'mixed' if mixed else 'rows'}")
+        suffix = ".npz" if number % 2 or method == EIGEN else ".npy"
+        lines[name] = line(folder, folder / f"{name}{suffix}", "p3", graph, method, *how)
+    for scheme, (part, some) in OTHER_SCHEMES.items():
+        for name in some:
+            graph, method, settings, _ = CASES[name]
+            out = folder / scheme / f"{name}.npz"
+            how = (*settings, f"scheme.name={scheme}")
+            others[scheme, name] = line(folder, out, part, graph, method, *how)
+    assert gcnmpi_lines(3, lines.values()) == [[None] * 3] * len(lines)
+    assert gcnmpi_lines(4, others.values()) == [[None] * 4] * len(others)
+    loaded = {
+        name: np.load(words[4], allow_pickle=False) for name, words in (lines | others).items()
+    }
+    return {
+        name: {"values": found} if isinstance(found, np.ndarray) else dict(found)
+        for name, found in loaded.items()
+    }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_it_equals_a_serial_computation_for_every_number_of_ranks(written, folder, name):
+def test_it_equals_a_serial_computation(written, folder, name):
     _, method, settings, reference = CASES[name]
-    expected = reference(folder)
-    for k in RANKS:
-        got = values(written[0][k, name])
-        exact = "dtype=float64" in settings or method in DOUBLE
-        if expected.dtype.kind == "i":
-            np.testing.assert_array_equal(got, expected)
-            continue
-        assert got.dtype == (np.float64 if exact else np.float32)
-        bound = {"rtol": 1e-10, "atol": 1e-12} if exact else {"rtol": 1e-4, "atol": 1e-5}
-        if name in ("prone", "randsvd"):  # of rotations of singular vectors, any is as good
-            got, bound = got @ got.T, {"atol": 1e-7}
-        np.testing.assert_allclose(got, expected, err_msg=f"{k} ranks", **bound)
-        if method == "pagerank":
-            assert abs(got.sum() - 1) < 1e-12
-            np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-14)
+    expected, got = reference(folder), written[name]["values"]
+    if expected.dtype.kind == "i":
+        np.testing.assert_array_equal(got, expected)
+        return
+    exact = "dtype=float64" in settings or method in DOUBLE
+    assert got.dtype == (np.float64 if exact else np.float32)
+    bound = {"rtol": 1e-10, "atol": 1e-12} if exact else {"rtol": 1e-4, "atol": 1e-5}
+    if name in ("prone", "randsvd"):  # of rotations of singular vectors, any is as good
+        got, bound = got @ got.T, {"atol": 1e-7}
+    np.testing.assert_allclose(got, expected, **bound)
+    if method == "pagerank":
+        assert abs(got.sum() - 1) < 1e-12
+        np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("scheme", OTHER_SCHEMES)
-def test_other_schemes_give_the_same(written, folder, scheme):
+def test_other_schemes_and_ranks_give_the_same(written, scheme):
     for name in OTHER_SCHEMES[scheme][1]:
-        first = written[0][1, name]
-        first = first if isinstance(first, dict) else {"values": first}
-        got = np.load(folder / scheme / f"{name}.npz", allow_pickle=False)
-        for array, expected in first.items():
-            np.testing.assert_allclose(got[array], expected, atol=1e-10, err_msg=f"{name} {array}")
+        for array, expected in written[name].items():
+            got = written[scheme, name][array]
+            np.testing.assert_allclose(got, expected, atol=1e-10, err_msg=f"{name} {array}")
 
 
-def test_eigenvectors_are_orthonormal_and_the_same_for_every_number_of_ranks(written, folder):
+def test_eigenvectors_are_orthonormal(written):
     dense = laplacian("symmetric")
-    zeros = np.count_nonzero(np.linalg.eigvalsh(dense) < 1e-12)
-    assert zeros >= 5  # two components and three isolated vertices
+    assert np.count_nonzero(eigenvalues(N) < 1e-12) >= 5  # two components, isolated vertices
     for name in CASES:
-        if not name.startswith("laplacian"):
-            continue
-        first = written[0][1, name]
-        vectors, found = first["vectors"], first["values"]
-        np.testing.assert_allclose(vectors.T @ vectors, np.eye(len(found)), atol=1e-12)
-        np.testing.assert_allclose(dense @ vectors, vectors * found, atol=1e-11)
-        for k in RANKS[1:]:
-            np.testing.assert_allclose(written[0][k, name]["vectors"], vectors, atol=1e-10)
+        if name.startswith("eigenvectors"):
+            vectors, found = written[name]["vectors"], written[name]["values"]
+            np.testing.assert_allclose(vectors.T @ vectors, np.eye(len(found)), atol=1e-12)
+            np.testing.assert_allclose(dense @ vectors, vectors * found, atol=1e-11)
 
 
-@pytest.mark.parametrize("name", MISTAKES)
-def test_all_ranks_tell_a_mistake(written, name):
-    for k in RANKS[:2]:
-        said = written[1][k][name]
-        assert said == said[:1] * k, said
-        assert MISTAKES[name][1] in (said[0] or ""), said
+def test_all_ranks_tell_a_mistake(hear_mistakes, folder):
+    pairs = []
+    for words, says in MISTAKES.items():
+        out = folder / ("x.npz" if "eigen" in words else "x.npy")
+        pairs.append((line(folder, out, "p3", *words.split()), says))
+    hear_mistakes(3, pairs)
+    assert not list(folder.glob("x.*"))

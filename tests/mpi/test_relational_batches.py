@@ -1,7 +1,6 @@
 """Mini-batches of networks that tell relations apart: one curve for any number of ranks.
 
-One rank has every case. Four, of which one has no rows, have all with smaller batches and some of
-those with batches of everything; two and three ranks take turns.
+One rank has every case; four, of which one has no rows, have all with smaller batches.
 """
 
 from dataclasses import replace
@@ -13,6 +12,7 @@ from test_minibatch import as_planned, as_simulated, is_that_of_one_rank
 from test_relational import MEAN, schemas  # noqa: F401 (a fixture)
 from words import latest, sets
 
+from gcnmpi.core import rng
 from gcnmpi.options.config import load_config
 from gcnmpi.options.train import sampler_of
 from gcnmpi.planner.machine import DRAWING, Machine
@@ -20,7 +20,6 @@ from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.proof import oracle
 from partition.graph.store import open_graph
 
-RANKS = (1, 2, 3, 4)
 COMMON = (*PLAIN, "model.hidden=[6]")
 HEADS = ("model.heads=2", "model.attention_dropout=0.3")
 NETWORKS = {
@@ -33,14 +32,10 @@ NETWORKS = {
     "hetero-gat": ("model.name=hetero", "model.convolution=gat", *HEADS),
     # Scores of arcs on one side of the slope leave rounding errors, which adam would divide by.
     "hetero-gatv2": (
-        "model.name=hetero",
-        "model.convolution=gatv2",
-        MEAN,
-        *HEADS,
-        "train.optimizer=sgd",
+        "model.name=hetero", "model.convolution=gatv2", MEAN, *HEADS, "train.optimizer=sgd",
     ),
     "hgt": ("model.name=hgt", "model.hidden=[6,6]", "model.out_heads=2", *HEADS),
-}
+}  # fmt: skip
 DEEP = ("hetero", "hgt")
 GRAPHS = {"rgcn": "typed", "hetero-gat": "typed", "hgt": "typed"}
 SAMPLERS = ("vertex,13", "cluster,uneven-7,3", "neighbor,4,3,2", "labor,4,3,2")
@@ -56,22 +51,23 @@ def batches(network, sampler):
 
 
 def cases():
-    """Name → network, settings of every case."""
+    """Name → network, settings: a sampler of vertices, one of seeds, and one of everything."""
     found = {}
-    for network, settings in NETWORKS.items():
-        for sampler in SAMPLERS:
+    for i, (network, settings) in enumerate(NETWORKS.items()):
+        of_seeds = SAMPLERS[2 + i % 2]
+        for sampler in SAMPLERS if network == "rgcn" else (SAMPLERS[i % 2], of_seeds):
             found[f"{network}-{sampler}"] = network, (*settings, batches(network, sampler))
-        for sampler in SAMPLERS[2:]:
+        for sampler in SAMPLERS[2:] if network == "rgcn" else (of_seeds,):
             wanted = (*settings, batches(network, sampler), OWN)
             found[f"{network}-{sampler} own"] = network, wanted
-        for sampler in WHOLE:
-            found[f"{network} whole {sampler}"] = network, (*settings, batches(network, sampler))
-        found[f"{network} whole"] = network, settings
+        whole = (*settings, batches(network, WHOLE[0 if network == "hetero" else i % 4]))
+        found |= {f"{network} whole": (network, settings), f"{network} parts": (network, whole)}
     kept = "train.cache_mb=0.0005"
     for network in ("rgcn", "hgt"):
-        name, settings = f"{network}-neighbor,4,3,2", NETWORKS[network]
-        found[f"{name} kept"] = network, (*settings, batches(network, SAMPLERS[2]), kept)
-    rgcn = (*NETWORKS["rgcn"], batches("rgcn", SAMPLERS[2]))
+        name = f"{network}-{SAMPLERS[2]}"
+        found[name] = network, (*NETWORKS[network], batches(network, SAMPLERS[2]))
+        found[f"{name} kept"] = network, (*found[name][1], kept)
+    rgcn = found[f"rgcn-{SAMPLERS[2]}"][1]
     found["out"] = "rgcn", (*rgcn, "graph.direction=out")
     found["scipy"] = "hgt", (*NETWORKS["hgt"], batches("hgt", SAMPLERS[3]), "kernel=scipy")
     found["ahead"] = "rgcn", (*rgcn, "train.draw_ahead=yes")
@@ -96,7 +92,7 @@ SUB = "model.name=compgcn", "model.composition=sub"
 
 def held_still():
     """Name → network, settings: an epoch whose batches all have the initial weights."""
-    still = ("train.lr=0", "train.epochs=1", "model.dropout=0", "model.input_dropout=0")
+    still = ("train.lr=0", "train.epochs=1", "model.dropout=0")
     found = {}
     for sampler in (SAMPLERS[0], *SAMPLERS[2:]):
         for name, own in {"": (), " own": (OWN,)}.items():
@@ -124,7 +120,7 @@ def sampled_loss(graph, config):
     sampler = sampler_of(config.train, graph.n, len(trained), None, graph.relations)
     total = 0.0
     for batch in range(sampler.batches):
-        members, h = sampler.members(1, batch), x
+        members, h = sampler.members(1, batch), x * kept_numbers(x.shape, batch + 1)
         seeds = trained[members] if sampler.layered else np.intersect1d(members, trained)
         for layer in (0, 1):
             place = 1, batch, 1 - layer if sampler.layered else 0
@@ -138,6 +134,14 @@ def sampled_loss(graph, config):
         norms = largest + np.log(np.exp(chosen - largest[:, np.newaxis]).sum(axis=1))
         total += (norms - chosen[np.arange(len(seeds)), graph.labels[seeds]]).sum()
     return total / len(trained)
+
+
+def kept_numbers(shape, number, p=0.2):
+    """Input dropout of a batch: 0, or by how much a number is larger."""
+    keys = rng.row_keys(0, number, 0, np.arange(shape[0]))
+    hashes, scratch = np.empty((2, *shape), np.uint32)
+    rng.hash_block(keys, rng.column_keys(np.arange(shape[1])), hashes, scratch)
+    return (hashes >= rng.threshold(p)) / (1 - p)
 
 
 def rgcn_layer(graph, weights, layer, h):
@@ -161,78 +165,58 @@ def compgcn_layer(graph, weights, layer, h):
 LAYERS = {"rgcn": rgcn_layer, "compgcn": compgcn_layer}
 
 
-def those_of(nranks, every):
-    """The names of the cases that so many ranks have."""
-    names = list(every)
-    if nranks == 1:
-        return names
-    smaller = [name for name in names if " whole" not in name]
-    whole = [name for name in names if " whole" in name]  # five of each network
-    return [*smaller, *whole[::6]] if nranks == 4 else smaller[nranks % 2 :: 2]
-
-
-def each(every, ranks=RANKS):
-    """Numbers of ranks and names of their cases."""
-    return [(nranks, name) for nranks in ranks for name in those_of(nranks, every)]
+EVERY = cases() | planned() | held_still()
 
 
 def wanted(nranks, schemas):  # noqa: F811
-    found = {}
-    names = [n for every in (cases(), planned(), held_still()) for n in those_of(nranks, every)]
-    for name in names:
-        network, settings = (cases() | planned() | held_still())[name]
-        graph = schemas / f"{GRAPHS.get(network, 'schema')}.graph"
-        partition = f"uneven-{nranks}" if nranks > 1 else None
-        found[name] = graph, partition, [*COMMON, *settings]
-    return found
+    return {
+        name: (
+            schemas / f"{GRAPHS.get(network, 'schema')}.graph",
+            f"uneven-{nranks}" if nranks > 1 else None,
+            [*COMMON, *settings],
+        )
+        for name, (network, settings) in EVERY.items()
+        if nranks == 1 or " whole" not in name
+    }
 
 
-@pytest.mark.parametrize(("nranks", "name"), each(cases()))
-def test_one_curve_and_what_was_counted(results, nranks, name):
-    record, alone = results(nranks)[name], results(1)[name.removesuffix(" kept")]
-    is_that_of_one_rank(record, alone, nranks)
+@pytest.mark.parametrize("name", [name for name in cases() if " whole" not in name])
+def test_one_curve_and_what_was_counted(results, name):
+    is_that_of_one_rank(results(4)[name], results(1)[name.removesuffix(" kept")], 4)
 
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_batches_of_everything_are_full_batches(results, network):
-    """On one rank, whose curves those of four are."""
-    found = results(1)
-    full = found[f"{network} whole"]["losses"]
-    for sampler in WHOLE:
-        if network == "hetero" and sampler[0] in "nl":
-            continue  # moments of a batch norm are those of the rows that seeds reach
-        losses = found[f"{network} whole {sampler}"]["losses"]
-        np.testing.assert_allclose(losses, full, rtol=1e-10)
+    """Moments of a batch norm are those of the rows that seeds reach, and so not with "hetero"."""
+    losses = [results(1)[f"{network} {kind}"]["losses"] for kind in ("parts", "whole")]
+    np.testing.assert_allclose(*losses, rtol=1e-10)
 
 
-@pytest.mark.parametrize(("nranks", "name"), each(held_still()))
-def test_a_batch_is_what_the_sampler_says(results, schemas, nranks, name):  # noqa: F811
+@pytest.mark.parametrize("name", held_still())
+def test_a_batch_is_what_the_sampler_says(results, schemas, name):  # noqa: F811
     config = load_config(None, latest(*COMMON, *held_still()[name][1]))
     expected = sampled_loss(open_graph(schemas / "schema.graph").graph, config)
-    (loss,) = results(nranks)[name]["losses"]
-    np.testing.assert_allclose(loss, expected, rtol=1e-10)
+    for nranks in (1, 4):
+        np.testing.assert_allclose(results(nranks)[name]["losses"], [expected], rtol=1e-10)
 
 
-@pytest.mark.parametrize(("nranks", "name"), each(planned()))
-def test_bytes_and_messages_are_those_that_are_planned(results, schemas, nranks, name):  # noqa: F811
+@pytest.mark.parametrize("name", planned())
+def test_bytes_and_messages_are_those_that_are_planned(results, schemas, name):  # noqa: F811
     network, settings = planned()[name]
     config = load_config(None, latest(*COMMON, *settings))
     stored = open_graph(schemas / f"{GRAPHS.get(network, 'schema')}.graph")
-    as_planned(stored, config, nranks, results(nranks)[name])
+    as_planned(stored, config, 4, results(4)[name])
 
 
-DRAWN = {f"rgcn-{sampler}{own}": sampler for sampler in SAMPLERS[2:] for own in ("", " own")}
-
-
-@pytest.mark.parametrize(
-    ("nranks", "case"), [(n, case) for n, case in each(cases(), RANKS[1:]) if case in DRAWN]
-)
+@pytest.mark.parametrize("sampler", SAMPLERS[2:])
+@pytest.mark.parametrize("own", ["", " own"])
 def test_a_simulation_by_relation_counts_what_a_run_counts(
-    results, schemas, nranks, case  # noqa: F811
+    results, schemas, sampler, own  # noqa: F811
 ):  # fmt: skip
-    of = OWN.partition("=")[2] if case.endswith(" own") else ""
+    of = OWN.partition("=")[2] if own else ""
     options = {"relations": True, "fanouts_of": [one.strip() for one in of.split(";") if one]}
-    as_simulated(results(nranks)[case], schemas / "typed.graph", DRAWN[case], **options)
+    record = results(4)[f"rgcn-{sampler}{own}"]
+    as_simulated(record, schemas / "typed.graph", sampler, **options)
 
 
 def test_seconds_of_drawing_by_relation_are_in_the_plan(schemas):  # noqa: F811

@@ -20,7 +20,7 @@ from gcnmpi.run.weights import read_weights
 from partition.graph.links import read_pairs, split_pairs, write_pairs
 from partition.graph.store import open_graph, write_graph
 
-RANKS = (1, 2, 4)
+RANKS = (1, 4)
 HIDDEN = ("task.decoder_hidden=6,5", "task.decoder_norm=layer")
 COMMON = (
     "task.name=links", "dtype=float64", "train.epochs=2", "model.hidden=7,6", "train.lr=0.02",
@@ -37,6 +37,7 @@ CASES = {
     "concat": ("directed", ["task.decoder=concat", *HIDDEN, "model.name=sage"]),
 }
 K = 12
+DRAWN = np.random.default_rng(1).integers(0, 61, (100, 2))
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def folder(tmp_path_factory):
     for kind in ("symmetric", "directed"):
         graph, path = small_graph(kind), root / f"{kind}.graph"
         graph.features[-7:] = graph.features[-1]
-        with_uneven_parts(store(path, graph), RANKS)
+        with_uneven_parts(store(path, graph), (1, 2, 4))
         facts = {"directed": kind == "directed", "graph_id": open_graph(path).manifest.id}
         write_pairs(path, split_pairs(graph, (0.7, 0.1, 0.2), 3, **facts))
     return root
@@ -65,7 +66,10 @@ def weights(gcnmpi_lines, folder):
          folder / "classes", "--save-weights", folder / "classes.npz"]
     )  # fmt: skip
     assert gcnmpi_lines(1, lines) == [[None]] * len(lines)
-    return {name: folder / f"{name}.npz" for name in (*CASES, "classes")}
+    with np.load(folder / "dot.npz") as of_dot:  # of which others make all scores 0
+        zeros = {name: 0 * a for name, a in of_dot.items() if a.dtype.kind == "f"}
+        np.savez(folder / "zero.npz", **(dict(of_dot) | zeros))
+    return {name: folder / f"{name}.npz" for name in (*CASES, "classes", "zero")}
 
 
 @pytest.fixture(scope="module")
@@ -95,32 +99,22 @@ def results(run_cases, folder, weights):
     def run(nranks):
         cases = {}
         for name, (graph, _) in CASES.items():
-            path = folder / f"{graph}.graph"
-            common = {"graph": str(path), "weights": str(weights[name]), "dtype": "float64"}
-            if nranks > 1:
-                common["partition"] = f"uneven-{nranks}"
-            drawn = np.random.default_rng(1).integers(0, 61, (100, 2))
-            cases[name, "pairs"] = common | {"pairs": drawn.tolist()}
+            common = {"graph": str(folder / f"{graph}.graph"), "weights": str(weights[name]),
+                      "dtype": "float64", "partition": f"uneven-{nranks}"}  # fmt: skip
+            cases[name, "float32"] = common | {"k": K, "dtype": "float32"}
+            if nranks == 1:
+                continue
+            cases[name, "pairs"] = common | {"pairs": DRAWN.tolist()}
             cases[name, "set"] = common | {"pairs": "links", "of": "val"}
             cases[name, "all"] = common | {"k": K}
+            if name == "dot":
+                cases[name, "equal"] = common | {"k": K, "weights": str(weights["zero"])}
             cases[name, "some"] = common | {"k": 60, "vertices": [60, 3, 3, 0], "with_arcs": True}
-            cases[name, "float32"] = common | {"k": K, "dtype": "float32"}
             cases[name, "one"] = common | {"k": 1, "vertices": [5]}  # fewer than ranks
         found = run_cases("score_cases", nranks, list(cases.values()))
         return dict(zip(cases, found, strict=True))
 
     return run
-
-
-@pytest.mark.parametrize(("nranks", "name"), [(p, name) for p in RANKS for name in CASES])
-def test_pairs_have_the_scores_of_the_oracle_in_their_order(
-    results, expected, folder, nranks, name
-):
-    found, scores = results(nranks), expected(name)
-    drawn = np.random.default_rng(1).integers(0, 61, (100, 2))
-    np.testing.assert_allclose(found[name, "pairs"], scores[*drawn.T], rtol=1e-10, atol=1e-12)
-    val = read_pairs(folder / f"{CASES[name][0]}.graph", "links").positives["val"]
-    np.testing.assert_allclose(found[name, "set"], scores[*val.T], rtol=1e-10, atol=1e-12)
 
 
 def partners(scores, allowed, vertices, k):
@@ -135,30 +129,35 @@ def partners(scores, allowed, vertices, k):
     return found
 
 
-@pytest.mark.parametrize(("nranks", "name"), [(p, name) for p in RANKS for name in CASES])
-def test_partners_are_those_of_brute_force(results, expected, folder, nranks, name):
-    graph = open_graph(folder / f"{CASES[name][0]}.graph").graph
+@pytest.mark.parametrize("name", CASES)
+def test_scores_and_partners_are_those_of_brute_force(results, expected, folder, name):
+    found, scores = results(4), expected(name)
+    np.testing.assert_allclose(found[name, "pairs"], scores[*DRAWN.T], rtol=1e-10, atol=1e-12)
+    path = folder / f"{CASES[name][0]}.graph"
+    val = read_pairs(path, "links").positives["val"]
+    np.testing.assert_allclose(found[name, "set"], scores[*val.T], rtol=1e-10, atol=1e-12)
+    graph = open_graph(path).graph
     source = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
     others = ~np.eye(graph.n, dtype=bool)
     no_arcs = others.copy()
     no_arcs[source, graph.indices] = False
     if not name.startswith("concat"):  # its score tells the first vertex from the second
         no_arcs &= no_arcs.T
-    of_all = partners(expected(name), no_arcs, range(graph.n), K)
-    of_some = partners(expected(name), others, [60, 3, 3, 0], 60)
-    of_one = partners(expected(name), no_arcs, [5], 1)
-    for what, wanted in (("all", of_all), ("some", of_some), ("one", of_one)):
-        found = results(nranks)[name, what]
-        assert found["vertex"] == wanted["vertex"]
-        assert found["partner"] == wanted["partner"]
-        np.testing.assert_allclose(found["score"], wanted["score"], rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_in_float32_too_partners_depend_on_no_number_of_ranks(results, name):
-    """Scores of float32 that are equal but for rounding are in the order of their vertices."""
-    one, *others = (results(nranks)[name, "float32"]["partner"] for nranks in RANKS)
-    assert all(other == one for other in others)
+    every = {
+        "all": partners(scores, no_arcs, range(graph.n), K),
+        "some": partners(scores, others, [60, 3, 3, 0], 60),
+        "one": partners(scores, no_arcs, [5], 1),
+    }
+    if name == "dot":
+        every["equal"] = partners(0 * scores, no_arcs, range(graph.n), K)
+    for what, wanted in every.items():
+        assert found[name, what]["vertex"] == wanted["vertex"]
+        assert found[name, what]["partner"] == wanted["partner"]
+        got = found[name, what]["score"]
+        np.testing.assert_allclose(got, wanted["score"], rtol=1e-10, atol=1e-12)
+    # Scores of float32 that are equal but for rounding are in the order of their vertices.
+    one, four = (results(nranks)[name, "float32"]["partner"] for nranks in RANKS)
+    assert one == four
 
 
 def test_equal_scores_were_there(expected):
@@ -168,12 +167,11 @@ def test_equal_scores_were_there(expected):
 
 
 def test_files_say_what_python_is_given(gcnmpi_lines, results, folder, weights, tmp_path):
-    found = results(1)
+    found = results(4)
     line = ["score", folder / "symmetric.graph", "--weights", weights["dot"],
             "--set", "dtype=float64"]  # fmt: skip
-    drawn = np.random.default_rng(1).integers(0, 61, (100, 2))
-    np.savetxt(tmp_path / "pairs.csv", drawn, "%d", ",")
-    np.save(tmp_path / "pairs.npy", drawn)
+    np.savetxt(tmp_path / "pairs.csv", DRAWN, "%d", ",")
+    np.save(tmp_path / "pairs.npy", DRAWN)
     (tmp_path / "some.txt").write_text("60\n3\n3\n0\n")
     many = ["--partition", "uneven-2"]
     outs = {name: ["--out", tmp_path / name] for name in
@@ -229,17 +227,15 @@ def test_vertices_are_called_as_in_the_source_and_no_pairs_need_be_there(
     assert np.load(tmp_path / "a.npy").shape == (2,)
 
 
-@pytest.mark.parametrize("nranks", [1, 2])
-def test_mistakes_of_users_are_one_line(hear_mistakes, folder, weights, tmp_path, nranks):
+def test_mistakes_of_users_are_one_line(hear_mistakes, folder, weights, tmp_path):
     np.save(tmp_path / "none.npy", np.zeros((0, 2), np.int64))
     np.save(tmp_path / "far.npy", np.array([[0, 1], [3, 61]]))
     (tmp_path / "text.csv").write_text("a,b\n")
-    line = ["score", folder / "directed.graph", "--weights", weights["concat"], "--out"]
-    if nranks > 1:
-        line[2:2] = ["--partition", f"uneven-{nranks}"]
+    line = ["score", folder / "directed.graph", "--partition", "uneven-2", "--weights",
+            weights["concat"], "--out"]  # fmt: skip
     scores, table = [*line, tmp_path / "s.npy"], [*line, tmp_path / "t.csv"]
     classes = [word if word != weights["concat"] else weights["classes"] for word in scores]
-    hear_mistakes(nranks, [
+    hear_mistakes(2, [
         (scores, ["say what is scored", "--pairs FILE"]),
         ([*table, "--pairs", "links", "--top", 3], "exclude each other"),
         ([*scores, "--top", 3], "the name ends in .npy"),

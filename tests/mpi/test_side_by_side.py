@@ -4,6 +4,7 @@ import json
 import os
 import signal
 
+import numpy as np
 import pytest
 from stored_graphs import store
 from test_checkpoint import ranks_of, wait_for_epochs
@@ -13,14 +14,14 @@ from gcnmpi.mpi.watch import EXIT_REQUEUE
 from gcnmpi.run.record import read_run
 from partition.importing.synthetic import sbm
 
-EPOCHS = 150
-SEEDS = (0, 1, 2, 4, 7)
+EPOCHS = 250
+SEEDS = (0, 1, 4, 7)
 OF_RUNS = sets(f"train.epochs={EPOCHS}", "train.eval_every=5", "dtype=float64", "model.dropout=0.4")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    graph = sbm(120, 3, degree=6, features=5, noise=1.5, seed=3)
+    graph = sbm(120, 3, degree=6, features=5, noise=1.5, train=0.4, val=0.2, seed=3)
     return store(tmp_path_factory.mktemp("beside") / "g.graph", graph, 2)
 
 
@@ -45,10 +46,11 @@ def test_runs_are_those_of_one_after_the_other_stopped_or_not(launched, mpirun, 
     _, err = process.communicate(timeout=60)
     assert process.returncode == EXIT_REQUEUE, err
     assert err.count("the same command goes on") == 1
-    assert "seed-0: epoch     1/150" in err
-    assert "seed-1: epoch     1/150" in err
+    assert "seed-0: epoch     1/250" in err
+    assert "seed-1: epoch     1/250" in err
     begun = [read_run(path.parent) for path in beside.glob("*/run.jsonl")]
     assert sum(run.end is None for run in begun) == 2
+    assert {run.stop["signal"] for run in begun if run.end is None} == {signal.SIGTERM}
     assert len(list(beside.glob("*/checkpoints/*"))) >= 2
     assert not (beside / "summary.json").exists()
     again = mpirun(4, "gcnmpi", *words(folder, beside, "--groups", 2, "--quiet"))
@@ -57,6 +59,13 @@ def test_runs_are_those_of_one_after_the_other_stopped_or_not(launched, mpirun, 
     assert all(len(losses) == EPOCHS for losses in curves(one).values())
     facts = [json.loads((out / "summary.json").read_text()) for out in (one, beside)]
     assert facts[0] == facts[1]
+    tests = [run["test"] for run in facts[0]]
+    assert f"test {np.mean(tests):.4f} ± {np.std(tests, ddof=1):.4f}" in done.stdout
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:5]] == [
+        f"seed-{seed}" for seed in SEEDS
+    ]
+    best = [max(e["val_accuracy"] or 0 for e in read_run(one / f"seed-{n}").epochs) for n in SEEDS]
+    assert [run["val"] for run in facts[0]] == best
     assert read_run(beside / "seed-7").start["ranks"] == 2
     # Complete runs are only read: by other groups, or one after the other.
     before = (beside / "seed-4" / "run.jsonl").stat().st_mtime_ns

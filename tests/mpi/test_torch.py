@@ -1,7 +1,5 @@
-"""gcnmpi.torch on 1, 2 and 4 ranks, and the scripts in examples/."""
+"""gcnmpi.torch on several ranks, and the scripts in examples/."""
 
-import inspect
-import json
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -9,18 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from stored_graphs import graph_of, store, store_parts
+from stored_graphs import store, store_parts
 from test_relational import schemas  # noqa: F401 (a fixture)
 
-from partition.cli.main import cli
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-OF_PYG = ["gcn", "gatv2", "transformer_conv"]
-NAMES = [*OF_PYG, "own_layer"]
-RANKS = (1, 2, 4)
-SAVED = ("gatv2", "--save w.pt")
+OF_CLASSES = "gcn", "transformer_conv", "own_layer", "gatv2"
 WORDS = "PyTorch is not installed: pip install '.[torch]' in a checkout"
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason=WORDS)
@@ -31,16 +25,16 @@ needs_pyg = pytest.mark.skipif(
 
 
 @needs_torch
-@pytest.mark.parametrize("nranks", RANKS)
+@pytest.mark.parametrize("nranks", [1, 3])
 def test_small_graphs_agree_with_the_whole_matrix(mpirun, tmp_path, nranks):
     done = mpirun(nranks, "torch_cases.py", tmp_path, timeout=240)
-    assert "21 cases agree" in done.stdout
+    assert "8 cases agree" in done.stdout
 
 
 @needs_torch
 def test_mini_batches_are_those_of_the_whole_graph(mpirun, tmp_path):
     curves = []
-    for nranks in RANKS:
+    for nranks in (1, 3):
         folder = tmp_path / str(nranks)
         folder.mkdir()
         done = mpirun(nranks, "torch_batches.py", folder, timeout=240)
@@ -50,28 +44,23 @@ def test_mini_batches_are_those_of_the_whole_graph(mpirun, tmp_path):
 
 
 @needs_pyg
-@pytest.mark.parametrize("nranks", [1, 3])
-def test_layers_that_read_features_of_arcs_agree_with_the_whole_graph(mpirun, tmp_path, nranks):
-    done = mpirun(nranks, "torch_arcs.py", tmp_path)
+def test_layers_that_read_features_of_arcs_agree_with_the_whole_graph(mpirun, tmp_path):
+    done = mpirun(3, "torch_arcs.py", tmp_path)
     assert "4 partitions agree" in done.stdout
 
 
 @needs_pyg
-@pytest.mark.parametrize("name", ["typed", "schema"])
-@pytest.mark.parametrize("nranks", RANKS)
+@pytest.mark.parametrize(("nranks", "name"), [(2, "schema"), (3, "typed")])
 def test_layers_of_types_agree_with_the_whole_graph(mpirun, schemas, nranks, name):  # noqa: F811
     done = mpirun(nranks, "torch_typed.py", schemas / f"{name}.graph", f"uneven-{nranks}")
     assert "3 layers agree" in done.stdout
 
 
-@needs_torch
+@needs_pyg
 def test_losses_are_the_same_on_any_number_of_ranks(mpirun, tmp_path):
     done = mpirun(4, "torch_losses.py", EXAMPLES, tmp_path)
-    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == [
-        "meshgraphnet",
-        "forces",
-        "links",
-    ]
+    names = ["meshgraphnet", "forces", "links", *OF_CLASSES]
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == names
 
 
 @needs_pyg
@@ -90,44 +79,10 @@ def test_the_forecast_of_weather_runs(shell):
 
 
 @needs_pyg
-@pytest.mark.parametrize("nranks", RANKS)
-def test_modules_agree_with_pyg_on_the_whole_graph(mpirun, tmp_path, data_dir, nranks):
-    parts = f"rp-{nranks}" if nranks > 1 else None
-    cases = []
-    for path in (one_way(tmp_path), cora(tmp_path, data_dir), papers(tmp_path, data_dir)):
-        if nranks > 1:
-            add_partition(path, "rp", nranks)
-        # A module is enough for the largest one.
-        names = NAMES if path.stem != "papers" else NAMES[nranks.bit_length() - 1 :][:2]
-        norm = "row" if path.stem == "cora" else "none"  # others have rows that sum to 0 nearly
-        case = {"graph": str(path), "partition": parts, "feature_norm": norm, "examples": names}
-        cases.append(case)
-    if nranks > 1:
-        empty_part(tmp_path / "one-way.graph", nranks)
-        cases.append(cases[0] | {"partition": "empty"})
-    (tmp_path / "cases.json").write_text(json.dumps(cases))
-    done = mpirun(nranks, "torch_modules.py", tmp_path / "cases.json", EXAMPLES, timeout=300)
-    assert len(done.stdout.splitlines()) == sum(len(case["examples"]) for case in cases)
-
-
-@needs_pyg
-@pytest.mark.parametrize("nranks", RANKS)
-def test_the_gallery_agrees_with_pyg_and_mistakes_are_named(mpirun, tmp_path, nranks):
+@pytest.mark.parametrize("nranks", [2, 3])
+def test_the_gallery_agrees_with_one_process_and_mistakes_are_named(mpirun, tmp_path, nranks):
     done = mpirun(nranks, "torch_gallery.py", EXAMPLES, tmp_path, timeout=300)
     assert len(done.stdout.splitlines()) == 10
-
-
-@needs_pyg
-def test_modules_of_the_gallery_differ_in_few_lines_from_one_process(monkeypatch):
-    monkeypatch.syspath_prepend(EXAMPLES)
-    gallery = __import__("modules")
-    for make in gallery.MODULES.values():
-        lines = inspect.getsource(make).splitlines()
-        # The training has three more: open, mean, all_reduce_gradients.
-        assert 0 < sum(line.endswith("# ranks") for line in lines) <= 9
-    assert "g." in gallery.plain_text()
-    for word in ("ranks\n", "one process: ", "expand", "collective", "aggregate(", "num_own"):
-        assert word not in gallery.plain_text().partition("OPTIONS =")[0].partition("import")[2]
 
 
 @needs_pyg
@@ -135,16 +90,15 @@ def test_the_scripts_run(shell, tmp_path):
     graph = tmp_path / "sbm.graph"
     made = sbm(300, 3, degree=8, intra=0.9, features=6, noise=0.3, train=0.3, val=0.2, seed=0)
     add_partition(store(graph, made), "gp", 2)
-    start = "silent mpirun -n 2 python"
-    lines = [
-        f"{start} {EXAMPLES / name}.py {graph} --partition gp-2 --epochs 20 {more}"
-        for name, more in (*((name, "") for name in NAMES if name != "gatv2"), SAVED)
-    ]
-    lines.append(f"silent python {EXAMPLES / 'inference'}.py {graph} w.pt logits.npy")
     (tmp_path / "page.py").write_text(program_of_the_page(graph))
-    lines.append("mpirun -n 2 python page.py")  # whose run shows its progress
+    train = f"{EXAMPLES / 'gatv2'}.py {graph} --partition gp-2 --epochs 20 --save w.pt"
+    lines = [
+        f"silent mpirun -n 2 python {train}",
+        f"silent python {EXAMPLES / 'inference'}.py {graph} w.pt logits.npy",
+        "mpirun -n 2 python page.py",  # whose run shows its progress
+    ]
     done = shell("\n".join(lines), timeout=240)
-    assert done.stdout.count("epoch 20: loss") == 4
+    assert "epoch 20: loss" in done.stdout
     assert np.load(tmp_path / "logits.npy").shape == (300, 3)
 
 
@@ -163,8 +117,7 @@ for rule in (None, "merge", "sum", "keep"):
     assert len(told) == (rule is None and g.rank == 0), told
     assert all("7 edges are listed more than once" in line for line in told)
     assert torch.equal(data.x[g.ids], g.x) and torch.equal(data.y[g.ids], g.y)
-    alone = torch.equal(g.ids, torch.arange(500))
-    assert alone == (g.size == 1)
+    assert not torch.equal(g.ids, torch.arange(500))
     count = ends.shape[1] - 7 * (rule in (None, "merge"))
     assert float(g.collective.sum(g.aggregate(torch.ones(g.num_own, 1)))) == count
 try:
@@ -177,28 +130,16 @@ else:
 
 
 @needs_pyg
-@pytest.mark.parametrize("nranks", [1, 2])
-def test_objects_keep_their_order_and_repeated_edges_are_told(mpirun, tmp_path, nranks):
+def test_objects_keep_their_order_and_repeated_edges_are_told(mpirun, tmp_path):
     script = tmp_path / "object.py"
     script.write_text(OBJECT)
-    mpirun(nranks, script)
+    mpirun(2, script)
 
 
 @needs_torch
 def test_mistakes_are_told_once_on_all_ranks(mpirun, tmp_path):
     graph = tmp_path / "sbm.graph"
     store(graph, sbm(60, 3, seed=0))
-    for name, options, words in (
-        ("none", "", "2 ranks need a partition"),
-        ("word", ", normalize='symm'", "graph.normalize"),
-        ("dtype", ", dtype=__import__('torch').int64", "dtype is torch.float32 or torch.float64"),
-    ):
-        script = tmp_path / f"{name}.py"
-        script.write_text(f"import gcnmpi.torch\ngcnmpi.torch.open({str(graph)!r}{options})\n")
-        done = mpirun(2, script, code=2)
-        assert done.stderr.count("error: ") == 1
-        assert words in done.stderr
-        assert "Traceback" not in done.stderr
     store_parts(graph, "half", np.arange(60) % 2, 2)
     begin = (
         f"import torch, gcnmpi.torch\ng = gcnmpi.torch.open({str(graph)!r}, 'half')\n"
@@ -254,43 +195,3 @@ def program_of_the_page(graph: Path) -> str:
     program = "\n".join(part.partition("```")[0] for part in text.split("```python\n")[1:])
     assert '"cora.graph", ' in program
     return program.replace('"cora.graph", ', f'"{graph}", "gp-2", ')
-
-
-def one_way(folder: Path) -> Path:
-    """A directed graph whose last vertices are isolated."""
-    random, n = np.random.default_rng(2), 200
-    dense = random.random((n, n)) < 0.03
-    dense[-9:], dense[:, -9:] = False, False
-    graph = graph_of(
-        dense,
-        features=random.random((n, 7), np.float32),
-        labels=random.integers(0, 3, n).astype(np.int32),
-        masks={"train": np.arange(n) % 3 > 0},
-    )
-    return store(folder / "one-way.graph", graph)
-
-
-def empty_part(graph: Path, k: int) -> None:
-    """A partition whose last part but one, or first of two, has no vertex."""
-    parts = np.arange(200) % k
-    parts[parts == k - 2] = k - 1
-    store_parts(graph, "empty", parts, k)
-
-
-def cora(folder: Path, data: Path) -> Path:
-    if not (data / "planetoid" / "ind.cora.x").is_file():
-        pytest.skip(f"no planetoid/ind.cora.* in {data}")
-    run(["import", data / "planetoid" / "ind.cora", folder / "cora.graph"])
-    return folder / "cora.graph"
-
-
-def papers(folder: Path, data: Path) -> Path:
-    """Citations, directed, with random features and labels."""
-    out = folder / "papers.graph"
-    options = ["--features", "random:16", "--labels", "random:5"]
-    run(["import", data / "cit-HepPh.mtx.gz", out, *options])
-    return out
-
-
-def run(words) -> None:
-    assert not cli.main([*map(str, words), "--json"], standalone_mode=False)

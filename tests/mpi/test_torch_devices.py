@@ -47,22 +47,6 @@ def test_devices_give_what_the_host_gives(mpirun, tmp_path, nranks, transport, v
 
 
 @pytest.mark.parametrize(
-    ("nranks", "transport", "variables"),
-    [
-        (1, "persistent", {}),
-        (2, "persistent", {"FAKE_STREAMS": "late"}),
-        (3, "nccl", {"FAKE_DEVICES": "3"}),
-    ],
-)
-def test_arcs_types_pairs_and_samples_are_those_of_the_host(
-    mpirun, tmp_path, nranks, transport, variables
-):
-    env = fake(**variables)
-    done = mpirun(nranks, "torch_device_kinds.py", tmp_path, transport, env=env, timeout=240)
-    assert "tensors agree" in done.stdout
-
-
-@pytest.mark.parametrize(
     ("device", "says"),
     [("cuda", "device is 'cuda', and PyTorch"), ("tpu:x", "device is 'cpu' or 'cuda'")],
 )

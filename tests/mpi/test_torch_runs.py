@@ -19,7 +19,7 @@ from partition.pipeline.adding import add_partition
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 EPOCHS = 10
-SIGNALS = ("SIGUSR1", "SIGTERM", "SIGINT")
+SIGNALS = ("SIGUSR1", "SIGTERM")
 MISTAKES = {
     "never": "has no epoch",
     "outside": "outside of run.epochs",
@@ -78,24 +78,22 @@ def test_a_run_that_was_interrupted_is_one_that_was_not(launch, graph, tmp_path)
     )
     told = [*["done"] * 4, *["exit code 75"] * len(SIGNALS), *["done"] * len(SIGNALS)]
     assert done.stdout.splitlines() == told
-    ends = [("kill", 1), ("kill", 4), ("raises", 8)]  # before a checkpoint, at one, after one
+    ends = [("kill", 4), ("raises", 8)]  # at a checkpoint, after one
     for how, epoch in ends:
-        ended = launch(2, {"out": f"{how}-{epoch}", how: epoch, **every}, code=None)
+        ended = launch(2, {"out": how, how: epoch, **every}, code=None)
         assert ended.returncode != 0
         assert ("RuntimeError: one rank alone" in ended.stderr) == (how == "raises")
     from_half = {"resume": "half/checkpoints/epoch-000005"}
     launch(1, {"out": "on-1", **from_half}, {"out": "grown", "epochs": 5})
-    launch(2, *({"out": f"{how}-{epoch}", **every} for how, epoch in ends), {"out": "grown"})
-    launch(3, {"out": "on-3", **from_half})
-    for out in ("half", *SIGNALS, *(f"{how}-{epoch}" for how, epoch in ends)):
+    launch(2, *({"out": how, **every} for how, _ in ends), {"out": "grown"})
+    for out in ("half", *SIGNALS, *dict(ends)):
         assert curve(tmp_path / out) == curve(tmp_path / "whole"), out
         same = [(tmp_path / name / "weights.pt").read_bytes() for name in ("whole", out)]
         assert same[0] == same[1], out
     wanted = np.array(curve(tmp_path / "whole"))
-    for out in ("on-1", "on-3", "grown"):
+    for out in ("on-1", "grown"):
         np.testing.assert_allclose(curve(tmp_path / out), wanted, rtol=0, atol=1e-12)
-    for out in ("on-1", "on-3"):
-        assert curve(tmp_path / out)[:5] == curve(tmp_path / "whole")[:5]
+    assert curve(tmp_path / "on-1")[:5] == curve(tmp_path / "whole")[:5]
 
     record = read_run(tmp_path / "whole")
     assert record.end["bytes_sent"] == record.end["bytes_predicted"]

@@ -1,6 +1,5 @@
 """Transports of the rows: the same bits and the predicted bytes by every transport."""
 
-import json
 import os
 
 import pytest
@@ -24,45 +23,34 @@ def path(tmp_path_factory):
     return store(path, small_graph("directed"), 2)
 
 
-@pytest.mark.parametrize("nranks", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("nranks", [2, 7])
 def test_every_transport_equals_the_serial_run(verified, schemes_folder, nranks):
-    """Both cases by every transport on two ranks; on others they take turns."""
+    """The cases take turns."""
     transports = [name for name in TRANSPORTS if name != "nccl"]  # tests/mpi/test_fake_gpu.py
     cases = []
     for i, transport in enumerate(transports):
-        for graph, *settings in CASES if nranks == 2 else [CASES[(i + nranks) % 2]]:
-            settings = ["train.epochs=4", f"scheme.transport={transport}", *settings]
-            cases.append((schemes_folder / f"{graph}.graph", f"uneven-{nranks}", settings))
+        graph, *settings = CASES[(i + nranks) % 2]
+        settings = ["train.epochs=3", f"scheme.transport={transport}", *settings]
+        cases.append((schemes_folder / f"{graph}.graph", f"uneven-{nranks}", settings))
     verified(nranks, cases, *NUMBERS, "training shared", "evaluation shared")
 
 
-@pytest.mark.parametrize(("nranks", "cases"), [(1, 3), (2, 6), (3, 4), (4, 3), (7, 2)])
+@pytest.mark.parametrize(("nranks", "cases"), [(2, 3), (3, 3), (4, 2)])
 def test_all_transports_move_the_same_bits(run_cases, tmp_path, nranks, cases):
     assert run_cases("transports", nranks, [tmp_path]) == [cases]
 
 
 def test_the_record_tells_memory_from_messages(gcnmpi_lines, path, tmp_path):
-    transports = {"shared": "shared", "persistent": "persistent", "again": "persistent"}
-    lines = [
-        small_run(path, tmp_path / name, transport, "scheme.exchange=rows")
-        for name, transport in transports.items()
-    ]
-    assert gcnmpi_lines(2, lines) == [[None] * 2] * 3
-    records = [read_run(tmp_path / name) for name in transports]
+    names = ("shared", "persistent")
+    lines = [small_run(path, tmp_path / name, name, "scheme.exchange=rows") for name in names]
+    assert gcnmpi_lines(2, lines) == [[None] * 2] * 2
+    records = [read_run(tmp_path / name) for name in names]
     losses = [[epoch["loss"] for epoch in record.epochs] for record in records]
-    assert losses[0] == losses[1] == losses[2]
-    shared, messages, _ = (record.end for record in records)
+    assert losses[0] == losses[1]
+    shared, messages = (record.end for record in records)
     assert shared["shared_bytes"] == shared["shared_predicted"] == messages["bytes_received"]
     assert shared["bytes_sent"] == shared["messages_sent"] == messages["shared_bytes"] == [0, 0]
     assert all(0 <= share <= 1 for share in shared["hidden"] + messages["hidden"])
-
-
-def test_verify_holds_what_is_read_against_what_was_predicted(mpirun, path):
-    done = mpirun(2, "gcnmpi", "verify", path, "--partition", "rp-2", "--json",
-                  "--set", "kernel=scipy", "--set", "scheme.transport=shared")  # fmt: skip
-    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
-    assert checks["training shared"]["ok"]
-    assert not checks["training shared"]["note"].startswith("0 ")
 
 
 def test_mistakes_are_heard_by_all(hear_mistakes, path):
@@ -105,7 +93,7 @@ def test_a_group_of_ranks_that_fails_leaves_no_others_waiting(mpirun, path, tmp_
     assert "rank 1: error: ranks of a node cannot map each other's memory" in done.stderr
 
 
-@pytest.mark.parametrize("transport", ["shared", "onesided", "neighbor"])
+@pytest.mark.parametrize("transport", ["shared", "onesided"])
 def test_no_rank_waits_for_one_that_is_gone(mpirun, path, tmp_path, transport):
     before = set(os.listdir("/dev/shm"))
     words = small_run(path, tmp_path / "killed", transport, epochs=10**6)

@@ -1,4 +1,4 @@
-"""``gcnmpi verify``: sound runs pass on 1 to 4 ranks, and every check fails where it should."""
+"""``gcnmpi verify``: sound runs pass, and every check fails where it should."""
 
 import json
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from stored_graphs import store, with_uneven_parts
-from words import latest
+from words import latest, sets
 
 from gcnmpi.options.kernel import resolve
 from partition.graph.store import read_partition, write_partition
@@ -36,20 +36,17 @@ SMALL = {
 }
 
 
+def graph_of(n, source, target, weights, width, labels, masks, rng):
+    features = rng.standard_normal((n, width)).astype(np.float32)
+    return build_graph(Source(n, source, target, weights, features, labels, masks))[0]
+
+
 def small_graph(n, entries):
     """Without weights where all are 1."""
     source, target, weights = np.array(entries, np.float64).reshape(-1, 3).T
-    graph, _ = build_graph(
-        Source(
-            n=n,
-            source=source.astype(int),
-            target=target.astype(int),
-            weights=None if (weights == 1).all() else weights,
-            features=np.random.default_rng(1).standard_normal((n, 3)).astype(np.float32),
-            labels=(np.arange(n) % 2).astype(np.int32),
-        )
-    )
-    return graph
+    ends, labels = (source.astype(int), target.astype(int)), (np.arange(n) % 2).astype(np.int32)
+    weights = None if (weights == 1).all() else weights
+    return graph_of(n, *ends, weights, 3, labels, {}, np.random.default_rng(1))
 
 
 def make_graph(kind):
@@ -69,18 +66,9 @@ def make_graph(kind):
     labels[:4] = range(4)
     masks = {name: rng.random(n) < 0.4 for name in ("train", "val", "test")}
     masks["train"][:2] = True
-    graph, _ = build_graph(
-        Source(
-            n=n,
-            source=source,
-            target=target,
-            weights=rng.uniform(0.2, 1.5, len(source)),
-            features=rng.standard_normal((n, 5)).astype(np.float32),
-            labels=labels,
-            masks={} if kind == "mirrored" else masks,
-        )
-    )
-    return graph
+    weights = rng.uniform(0.2, 1.5, len(source))
+    masks = {} if kind == "mirrored" else masks
+    return graph_of(n, source, target, weights, 5, labels, masks, rng)
 
 
 @pytest.fixture(scope="module")
@@ -147,10 +135,9 @@ SOUND = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("nranks", [1, 2, 3, 4])
-def test_sound_runs_pass(verified, folder, nranks):
-    cases = [case(folder, nranks, *about) for about in SOUND]
-    found = verified(nranks, cases, *NUMBERS, *TRAFFIC, DOT, "plan = metrics", directions=2)
+def test_sound_runs_pass(verified, folder):
+    cases = [case(folder, 3, *about) for about in SOUND]
+    found = verified(3, cases, *NUMBERS, *TRAFFIC, DOT, "plan = metrics", directions=2)
     for (_, settings), checks in zip(SOUND, found, strict=True):
         assert ("finite differences" in checks) == ("dtype=float32" not in settings)
 
@@ -162,15 +149,13 @@ LAYERLESS = ["model.name=gcn", "model.hidden=[]"]
 NO_PRODUCT = ["model.name=mlp", "model.hidden=[4]"]
 
 
-@pytest.mark.parametrize("nranks", [1, 4])
-def test_products_that_are_made_once_are_looked_at(verified, folder, nranks):
+def test_products_that_are_made_once_are_looked_at(verified, folder):
     cases = [
         ("directed", [*network, f"scheme.name={scheme}", "train.epochs=2"])
         for network in (ONCE, LAYERLESS, NO_PRODUCT)
         for scheme in SCHEMES
-        if (scheme, nranks) != ("replicated", 1)
     ]
-    found = verified(nranks, [case(folder, nranks, *about) for about in cases], directions=2)
+    found = verified(4, [case(folder, 4, *about) for about in cases], directions=2)
     for (_, settings), checks in zip(cases, found, strict=True):
         assert (DOT in checks) == (NO_PRODUCT[0] not in settings), settings
 
@@ -205,8 +190,6 @@ FOLD = ["model.hidden=[7]", "model.order=combine"]
 FAULTY = [
     ("fold_overwrites", "directed", FOLD,
      ["Mᵀ·y", DOT, "first gradient", "finite differences", *NUMBERS], True),
-    ("forward_instead_of_transposed", "mirrored", FOLD,
-     ["Mᵀ·y", DOT, "first gradient", "finite differences", *NUMBERS], True),
     ("byte_not_counted", "directed", FOLD, ["training bytes"], True),
     ("message_not_counted", "directed", FOLD,
      ["training messages", "evaluation messages"], True),
@@ -218,18 +201,11 @@ FAULTY = [
     ("other_initial_weight", "directed", FOLD, ["first gradient", *NUMBERS], True),
     ("gradient_counted_twice", "directed", FOLD,
      ["first gradient", "finite differences", *NUMBERS], True),
-    ("bias_gradient_forgotten", "directed", FOLD,
-     ["first gradient", "finite differences", *NUMBERS], True),
     ("rows_not_in_original_order", "directed", [*FOLD, "loading.order=none"],
      ["logits", "predictions", "metrics", "M·x", "Mᵀ·y"], True),
     ("one_more_right", "directed", FOLD, ["metrics"], True),
     ("adam_without_correction", "directed", FOLD, [*NUMBERS, *STEPS], True),
     ("adam_wrong_in_float32", "directed", FOLD, STEPS[1:], True),
-    ("decay_on_all_layers", "directed",
-     [*FOLD, "train.weight_decay=0.01", "train.weight_decay_layers=first"], NUMBERS, True),
-    ("weights_never_updated", "directed", FOLD, NUMBERS, False),
-    ("dropout_by_local_number", "directed", [*FOLD, *DROPOUT],
-     ["first gradient", *NUMBERS], False),
     ("loss_of_rank_zero", "directed", FOLD, ["loss curve", "finite differences"], True),
     ("nothing", "directed", FOLD,
      ["training bytes", "training received", "evaluation bytes", "recorded metrics"],
@@ -252,24 +228,15 @@ def test_every_check_can_miss(run_cases, folder):
     assert seen == set(results[0]["checks"])
 
 
-def test_the_command_prints_a_table_and_exits_with_the_verdict(mpirun, folder):
+def test_the_command_prints_a_table_or_one_object_and_exits_with_the_verdict(mpirun, folder):
     arguments = ("verify", folder / "directed.graph", "--set", "train.epochs=3", "--partition")
-    done = mpirun(3, "gcnmpi", *arguments, "uneven-3")
-    kernel = resolve("auto")[0]
-    for word in ("directed", "p2p", "fold", kernel, "float64", "loss curve", "1e-10", "given"):
-        assert word in done.stdout
-    assert "MISS" not in done.stdout
-    assert "\x1b" not in done.stdout
-
-    done = mpirun(3, "gcnmpi", *arguments, "false-3", code=1)
-    assert done.stdout.count("MISS ") == 4
-    assert "send_rows" in done.stdout
-
-
-def test_json_is_one_object_and_float32_is_asked_for(mpirun, folder):
-    arguments = ("verify", folder / "undirected.graph", "--json", "--set", "dtype=float32")
-    done = mpirun(1, "gcnmpi", *arguments, "--set", "train.epochs=2")
+    done = mpirun(3, "gcnmpi", *arguments, "uneven-3", *sets("dtype=float32"), "--json")
     facts = json.loads(done.stdout)
     assert facts["ok"]
-    assert (facts["dtype"], facts["ranks"], facts["config"]["train"]["epochs"]) == ("float32", 1, 2)
+    assert (facts["dtype"], facts["ranks"], facts["config"]["train"]["epochs"]) == ("float32", 3, 3)
     assert all(check["measured"] <= check["tolerance"] for check in facts["checks"])
+    done = mpirun(3, "gcnmpi", *arguments, "false-3", code=1)
+    for word in ("directed", "p2p", "fold", resolve("auto")[0], "float64", "loss curve", "1e-10"):
+        assert word in done.stdout
+    assert done.stdout.count("MISS ") == 4
+    assert "send_rows" in done.stdout

@@ -1,8 +1,9 @@
 """Under mpirun: gcnmpi command lines, each a list of words without "gcnmpi", as cases of cases.py.
 
 A line gives a list: for every rank null, or the text of the mistake that it and all the others
-raised. With "at once" before it, it does not wait for runs that may be about to end. As a program,
-it takes a JSON list of lines that none may complain of.
+raised. With "at once" before it, it does not wait for runs that may be about to end. Of a list of
+two lines, the first is that of rank 0. As a program, it takes a JSON list of lines that none may
+complain of.
 """
 
 import json
@@ -33,7 +34,8 @@ def attempt(comm, words: list[str]) -> str | None:
     return None
 
 
-def of_case(comm, words: list[str]) -> list[str | None]:
+def of_case(comm, words: list) -> list[str | None]:
+    words = words[comm.rank > 0] if isinstance(words[0], list) else words
     waits = words[0] != "at once"
     with mock.patch.object(claims, "PATIENCE", claims.PATIENCE if waits else 0.1):
         return comm.allgather(attempt(comm, words if waits else words[1:]))

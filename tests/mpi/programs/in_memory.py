@@ -3,13 +3,9 @@
 A case (see cases.py) is a graph and a partition.
 """
 
-import pickle
-from pathlib import Path
-
 import numpy as np
 
 from gcnmpi.options.config import from_table
-from gcnmpi.run import opening
 from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.problem import load_features, open_problem
 from gcnmpi.run.step import Step
@@ -36,6 +32,3 @@ def of_case(comm, case: list[str]) -> None:
     assert not np.array_equal(model.forward(), logits)
     model.load_state(initial)
     np.testing.assert_array_equal(model.forward(), logits)
-    # Before loading, rank 0 tells the others a description, no array of the graph.
-    told = opening._check(Path(path), partition, comm.size, 1, problem.config, False)
-    assert len(pickle.dumps(told)) < 5000

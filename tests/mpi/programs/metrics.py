@@ -2,17 +2,14 @@
 
 Many cases in one launch: ties, whole columns of one score, columns without positives, unknown
 labels, ranks without vertices, everything on one rank. A case (see cases.py) is a number of seeds,
-and gives the largest difference by metric, and the largest share of the scores that a rank had to
-put in order, relative to an equal share.
+and gives the largest difference by metric.
 """
 
 from collections import defaultdict
-from unittest import mock
 
 import numpy as np
 
-from gcnmpi.mpi import comm as mpi
-from gcnmpi.nn.metrics import pairs, ranking
+from gcnmpi.nn.metrics import pairs
 from gcnmpi.nn.metrics.scored import Scored
 from gcnmpi.options.task import METRICS, METRICS_OF, hits_of
 from gcnmpi.proof import links
@@ -40,7 +37,7 @@ def of_case(comm, seeds: int) -> dict:
                 every = comm.allgather(found)
                 assert len({*every}) == 1, (seed, kind, metric, every)
         of_pairs(comm, random, apart)
-    return {"apart": apart, "fullest": share_of_the_fullest(comm)}
+    return apart
 
 
 def of_pairs(comm, random, apart) -> None:
@@ -94,21 +91,3 @@ def owners(random, m, size):
     if kind == 1:
         return np.minimum(random.geometric(0.6, m) - 1, size - 1) // 2 * 2 % size
     return np.full(m, random.integers(size))
-
-
-def share_of_the_fullest(comm):
-    """Of scores that are all different, and unevenly spread."""
-    random, counts = np.random.default_rng(0), []
-    z = random.standard_normal((4000, 3)) ** 3
-    y = (random.random(z.shape) < 0.1).astype(np.float32)
-    owner = owners(np.random.default_rng(1), len(z), comm.size)
-    combined = ranking._combined
-
-    def counting(*arrays):
-        found = combined(*arrays)
-        counts.append(len(found[0]))
-        return found
-
-    with mock.patch.object(ranking, "_combined", counting):
-        ranking.in_order(comm, Scored(z[owner == comm.rank], y[owner == comm.rank]))
-    return mpi.maximum(comm, counts[-1]) / (z.size / comm.size)

@@ -8,8 +8,6 @@ same bits, and the words that it said; and how runs were refused that do not bel
 import shutil
 from pathlib import Path
 
-import numpy as np
-
 from gcnmpi.propagation.checkpoint import Checkpoints
 from gcnmpi.propagation.running import propagate
 from gcnmpi.propagation.settings import asked_for
@@ -35,16 +33,13 @@ def of_case(comm, folder: str) -> dict:
 
     def run(name, settings, graph="symmetric", partition=f"p{comm.size}", force=False):
         said.clear()
-        partition = None if comm.size == 1 else partition
         asked = asked_for(name, ["threads=1", *settings])
         (folder / "kept").mkdir(exist_ok=True)  # as the command does, which claims it
+        given = asked, None, said.append, force
         try:
-            done = propagate(
-                comm, folder / f"{graph}.graph", partition, asked, None, said.append, force
-            )
+            return propagate(comm, folder / f"{graph}.graph", partition, *given)
         except UserError as error:
             return str(error)
-        return done
 
     def values(done):
         return [done.values, *done.outcome.arrays.values()] if comm.rank == 0 else []
@@ -102,10 +97,7 @@ def of_case(comm, folder: str) -> dict:
     for title, (method, words, where) in cases.items():
         results["refused"][title] = comm.allgather(str(run(method, [*words, *kept], **where))[:400])
     forced = run(name, [*settings, "loading.order=none", *kept], force=True)
-    results["forced"] = [
-        list(forced.warnings),
-        float(np.sum(forced.values)) if not comm.rank else 0,
-    ]
+    results["forced"] = [list(forced.warnings), 0 if comm.rank else float(forced.values.sum())]
 
     # The newest is damaged; then both are. The leftovers of a killed run are removed.
     whole = values(run(name, settings))

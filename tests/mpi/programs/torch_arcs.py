@@ -15,22 +15,13 @@ import pytest
 import torch
 from mpi4py import MPI
 from products import N, assignments, random_graph
-from torch_geometric.nn import (
-    GINEConv,
-    GraphNorm,
-    LayerNorm,
-    MeanSubtractionNorm,
-    NNConv,
-    PairNorm,
-    RGCNConv,
-)
+from torch_geometric.nn import GINEConv, GraphNorm, LayerNorm, MeanSubtractionNorm, NNConv, PairNorm
 
 import gcnmpi.torch
 from gcnmpi.mpi import comm as mpi
 from gcnmpi.mpi.process import run
 from partition.graph.arc_data import ArcData
 from partition.graph.graph import arcs
-from partition.graph.relations import Relation, VertexTypes
 from partition.graph.store import open_graph, write_graph
 
 sys.path.append(str(Path(__file__).parents[2]))
@@ -48,16 +39,8 @@ def prepare(folder, k):
     graph = replace(graph, arc_data=ArcData(features))
     write_graph(folder / "one-way.graph", graph, source={})
     write_graph(folder / "parallel.graph", replace(graph, parallel=True), source={})
-    # Each arc twice, of two of three relations.
-    twice = replace(
-        graph, indptr=2 * graph.indptr, indices=np.repeat(graph.indices, 2), parallel=True,
-        weights=None, arc_data=ArcData(), vertex_types=VertexTypes(("entity",), (0, N)),
-        relations=tuple(Relation("entity", name, "entity") for name in "abc"),
-        arc_type=np.sort(random.integers(0, 3, (graph.nnz, 2)), axis=1).ravel().astype(np.uint8),
-    )  # fmt: skip
-    write_graph(folder / "typed.graph", twice, source={})
     for name, parts in assignments(k).items():
-        for path in ("one-way.graph", "parallel.graph", "typed.graph"):
+        for path in ("one-way.graph", "parallel.graph"):
             store_parts(folder / path, name, parts, k, mixed=False)
 
 
@@ -86,23 +69,6 @@ def check_layers(comm, g, whole):
         g.all_reduce_gradients(layer)
         for mine, theirs in zip(layer.parameters(), one.parameters(), strict=True):
             torch.testing.assert_close(mine.grad, theirs.grad, rtol=0, atol=1e-12)
-
-
-def check_relations(g, whole):
-    """A layer that tells relations apart is that of the whole graph."""
-    torch.manual_seed(1)
-    layer = RGCNConv(WIDTH, 5, 3, num_bases=2).double()
-    one = copy.deepcopy(layer)
-    ends = torch.from_numpy(np.stack((arcs(whole), whole.indices)).astype(np.int64))
-    x = torch.from_numpy(np.array(whole.features, np.float64))
-    expected = one(x, ends, torch.from_numpy(np.array(whole.arc_type, np.int64)))
-    expected.square().mean(dim=1).mean().backward()
-    found = layer((g.expand(g.x), g.x), *g.typed_edges)
-    torch.testing.assert_close(found, expected[g.ids], rtol=0, atol=1e-12)
-    g.mean(found.square().mean(dim=1)).backward()
-    g.all_reduce_gradients(layer)
-    for mine, theirs in zip(layer.parameters(), one.parameters(), strict=True):
-        torch.testing.assert_close(mine.grad, theirs.grad, rtol=0, atol=1e-12)
 
 
 def check_norms(comm, g, whole):
@@ -192,16 +158,15 @@ def main(comm):
         with_loops = gcnmpi.torch.open(folder / "one-way.graph", name, order="none", **options)
         check_loops(with_loops, whole)
         assert (with_loops.ids[1:] > with_loops.ids[:-1]).all()
-        typed = gcnmpi.torch.open(folder / "typed.graph", name, **options)
-        check_relations(typed, open_graph(folder / "typed.graph").graph)
         count += 1
     g = gcnmpi.torch.open(folder / "parallel.graph", name, **options)
-    with pytest.raises(ValueError, match="parallel arcs"):
-        print(g.edge_attr)
-    with pytest.raises(ValueError, match="parallel arcs"):
-        print(g.edge_ids)
-    with pytest.raises(ValueError, match="no relations"):
-        print(g.typed_edges)
+    for what, words in {
+        "edge_attr": "parallel",
+        "edge_ids": "parallel",
+        "typed_edges": "no rel",
+    }.items():
+        with pytest.raises(ValueError, match=words):
+            getattr(g, what)
     if comm.rank == 0:
         print(f"{count} partitions agree")
     return 0

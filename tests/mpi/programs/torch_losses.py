@@ -1,7 +1,8 @@
-"""Under mpirun on 4 ranks: losses are the same on 1, 2, 3 and 4 of them, and so is their gradient.
+"""Under mpirun on 4 ranks: losses are the same on 1 to 4 of them, and so is their gradient.
 
-Of the examples with features of arcs, with forces and with pairs. On 3 ranks also their gradients,
-through expand, aggregate, dropout and mean, by differences. Usage: torch_losses.py EXAMPLES FOLDER
+Of the examples with features of arcs, with forces, with pairs and with classes. On 3
+ranks also their gradients, through expand, aggregate, dropout and mean, by differences. Usage:
+torch_losses.py EXAMPLES FOLDER
 """
 
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from scipy.spatial import Delaunay
 
 import gcnmpi.torch
@@ -24,7 +26,8 @@ from stored_graphs import with_uneven_parts
 from partition.graph.links import split_pairs, write_pairs
 from partition.graph.store import open_graph
 
-EXAMPLES = ("meshgraphnet", "forces", "links")
+OF_CLASSES = ("gcn", "transformer_conv", "own_layer", "gatv2")
+EXAMPLES = ("meshgraphnet", "forces", "links", *OF_CLASSES)
 STEPS = 3
 
 
@@ -48,8 +51,17 @@ def prepare(folder):
     pairs = split_pairs(open_graph(path).graph, (0.7, 0.1, 0.2))
     relations = {mask: random.integers(0, 5, len(of)) for mask, of in pairs.positives.items()}
     write_pairs(path, replace(pairs, relations=relations))
-    for name in ("meshgraphnet", "forces", "links"):
+    arrays = random.standard_normal((40, 3)), random.integers(0, 3, 40)
+    gcnmpi.graph.from_arrays(ends[::2].T, *arrays, folder=folder / "classes.graph")
+    for name in ("meshgraphnet", "forces", "links", "classes"):
         with_uneven_parts(folder / f"{name}.graph", (2, 3, 4), mixed=False)
+
+
+def loss_of(example, g, net):
+    if hasattr(example, "loss_of"):
+        return example.loss_of(g, net)
+    out = net(g, 1)
+    return g.mean(F.cross_entropy(out[g.train_mask], g.y[g.train_mask], reduction="none"))
 
 
 def curve(example, g):
@@ -59,7 +71,7 @@ def curve(example, g):
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
     for _ in range(STEPS):
         optimizer.zero_grad()
-        loss = example.loss_of(g, net)
+        loss = loss_of(example, g, net)
         loss.backward()
         g.all_reduce_gradients(net)
         optimizer.step()
@@ -101,9 +113,8 @@ def check_relations(g):
         for here in some:
             positive = here.positive.numpy()
             ends, relations = here.ends.numpy()[:, positive].T, here.relations.numpy()
-            assert [known[frozenset(pair)] for pair in ends.tolist()] == relations[
-                positive
-            ].tolist()
+            found = [known[frozenset(pair)] for pair in ends.tolist()]
+            assert found == relations[positive].tolist()
             assert mask == "train" or (relations[~positive] == -1).all()
 
 
@@ -119,7 +130,8 @@ def main(comm) -> int:
         if comm.rank >= size:
             continue
         for name in EXAMPLES:
-            example, graph = __import__(name), folder / f"{name}.graph"
+            example = __import__(name)
+            graph = folder / f"{'classes' if name in OF_CLASSES else name}.graph"
             parts = f"uneven-{size}" if size > 1 else None
             g = gcnmpi.torch.open(graph, parts, dtype=torch.float64, comm=few, **example.OPTIONS)
             found[name].append(curve(example, g))

@@ -86,13 +86,12 @@ def kept(graph, sampler, first, epoch, batch):
 def check_batches(comm, g, graph):
     """Blocks have the arcs that the sampler says; all arcs give what the whole graph gives."""
     torch.manual_seed(1)
-    x, convs = torch.rand(graph.n, 3).double(), [
-        RGCNConv(3, 3, len(graph.relations)).double() for _ in range(2)
-    ]  # fmt: skip
-    source, target = arcs_of(graph).astype(np.int64), np.array(graph.indices, np.int64)
-    edges, kinds = torch.from_numpy(np.stack((source, target))), torch.from_numpy(
-        np.array(graph.arc_type, np.int64)
-    )  # fmt: skip
+    x, convs = torch.rand(graph.n, 3).double(), []
+    for _ in range(2):
+        convs.append(RGCNConv(3, 3, len(graph.relations)).double())
+    ends = (arcs_of(graph), graph.indices, graph.arc_type)
+    source, target, kinds = (torch.from_numpy(np.array(of, np.int64)) for of in ends)
+    edges = torch.stack((source, target))
     expected = convs[1](convs[0](x, edges, kinds).relu(), edges, kinds)
     for batch in g.batches("neighbor", "100%", [-1, -1], epoch=1, relations=True):
         h = x[batch.ids]
@@ -113,8 +112,8 @@ def check_batches(comm, g, graph):
         for block, (numbers, values) in zip(list(batch)[::-1], layers, strict=True):
             ids, (u, v) = block.ids, block.edge_index
             mine = block.edge_ids
-            assert (torch.from_numpy(source)[mine] == ids[u]).all()
-            assert (torch.from_numpy(target)[mine] == ids[v]).all()
+            assert (source[mine] == ids[u]).all()
+            assert (target[mine] == ids[v]).all()
             assert (kinds[mine] == block.edge_type).all()
             assert (block.node_type.numpy() == graph.vertex_types.of(ids.numpy())).all()
             every = [np.concatenate(comm.allgather(of.numpy())) for of in (mine, block.edge_weight)]

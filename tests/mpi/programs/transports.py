@@ -19,7 +19,7 @@ from gcnmpi.options.config import from_table
 from gcnmpi.options.scheme import TRANSPORTS
 from gcnmpi.run.problem import open_problem
 
-STEPS = {1: 5, 2: 2, 3: 3, 4: 4, 7: 6}  # of the cases, by the number of ranks
+STEPS = {2: 4, 3: 4, 4: 6}  # of the cases, by the number of ranks
 
 
 def products(

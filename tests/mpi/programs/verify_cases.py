@@ -15,7 +15,7 @@ from gcnmpi.core.timing import Traffic
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.product import HaloProduct
 from gcnmpi.layout import placing
-from gcnmpi.nn import loss, optim
+from gcnmpi.nn import loss
 from gcnmpi.nn.model import Model
 from gcnmpi.options.config import load_config
 from gcnmpi.options.kernel import KERNELS, resolve
@@ -53,11 +53,6 @@ def fold_overwrites(comm):
         return overwriting
 
     return wrapping(HaloProduct, "_fold", make)
-
-
-def forward_instead_of_transposed(comm):
-    """Mᵀ taken for M, as if the values were symmetric."""
-    return mock.patch.object(RowScheme, "aggregate_t", RowScheme.aggregate)
 
 
 def byte_not_counted(comm):
@@ -131,18 +126,6 @@ def gradient_counted_twice(comm):
     return wrapping(Model, "backward", make)
 
 
-def bias_gradient_forgotten(comm):
-    def make(column_sum):
-        def forgetful(self, k, grad, out):
-            column_sum(self, k, grad, out)
-            if comm.rank == 2:
-                out[...] = 0
-
-        return forgetful
-
-    return wrapping(RowScheme, "column_sum", make)
-
-
 def rows_not_in_original_order(comm):
     def make(original):
         return lambda self, place, rows, width: original(self, place, rows[::-1].copy(), width)
@@ -179,30 +162,6 @@ def adam_wrong_in_float32(comm):
     return wrapping(KERNELS.get(resolve("auto")[0]), "adam_step", make)
 
 
-def decay_on_all_layers(comm):
-    def make(penalties):
-        return lambda self: dict.fromkeys(penalties(self), self._config.train.weight_decay)
-
-    return wrapping(Model, "penalties", make)
-
-
-def weights_never_updated(comm):
-    return mock.patch.object(optim.Adam, "step", return_value=None)
-
-
-def dropout_by_local_number(comm):
-    """Masks that depend on where a vertex lives; right on one rank only."""
-
-    def make(block):
-        def local(self, place, width):
-            found = block(self, place, width)
-            return found.of_rows(np.arange(found.count))
-
-        return local
-
-    return wrapping(RowScheme, "block", make)
-
-
 def loss_of_rank_zero(comm):
     def make(call):
         return lambda self, logits, grad: call(self, logits, grad) * (comm.rank == 0)
@@ -218,11 +177,8 @@ def nothing(comm):
 FAULTS = {
     function.__name__: function
     for function in (
-        fold_overwrites, forward_instead_of_transposed, byte_not_counted, message_not_counted,
-        reading_not_counted,
-        row_too_many, other_initial_weight, gradient_counted_twice, bias_gradient_forgotten,
-        rows_not_in_original_order, one_more_right, adam_without_correction,
-        adam_wrong_in_float32, decay_on_all_layers,
-        weights_never_updated, dropout_by_local_number, loss_of_rank_zero, nothing,
+        fold_overwrites, byte_not_counted, message_not_counted, reading_not_counted, row_too_many,
+        other_initial_weight, gradient_counted_twice, rows_not_in_original_order, one_more_right,
+        adam_without_correction, adam_wrong_in_float32, loss_of_rank_zero, nothing,
     )
 }  # fmt: skip
