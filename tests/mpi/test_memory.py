@@ -72,12 +72,12 @@ PROPAGATED = {
 }
 # Other cases compute the same terms of the forecasts.
 NIGHTLY = (
-    "normalised", "dense copies", "wide copies", "shared neighbours", "vertices, split3d",
+    "shared neighbours", "vertices, split3d",
     "pairs, a hidden layer", "rgcn", "hetero", "sage, arcs features", "gat, arcs features",
     "maximum, sparse features", "gat, sparse features", "gatv2, sparse features", "fastrp, bcast",
 )  # fmt: skip
 if not ALL:
-    for cases in (CASES, BATCHES, LINKS, RELATIONS, INFERRED, PROPAGATED):
+    for cases in (BATCHES, LINKS, RELATIONS, INFERRED, PROPAGATED):
         for name in NIGHTLY:
             cases.pop(name, None)
 
