@@ -109,7 +109,14 @@ def check_schemes(verified, folder, nranks, common=(), env=None, most=None, kind
     verified(nranks, asked, *NUMBERS, timeout=20_000 if ALL else 600, env=env)
 
 
-@pytest.mark.parametrize(("nranks", "cases"), [(1, 32), (2, 53), (3, 54), (4, 32), (7, 17)])
+@pytest.mark.parametrize(
+    ("nranks", "cases"),
+    [
+        (3, 54),
+        (7, 17),
+        *(pytest.param(*n, marks=pytest.mark.nightly) for n in ((1, 32), (2, 53), (4, 32))),
+    ],
+)
 def test_products_rows_and_bytes_agree_with_the_serial_matrix(run_cases, tmp_path, nranks, cases):
     assert run_cases("products", nranks, [tmp_path]) == [cases]
 

@@ -146,9 +146,8 @@ def test_mypy_compares_every_kernel_with_the_interface(entry):
 
 def test_every_entry_of_a_registry_resolves_or_names_its_extra():
     extras = pyproject()["project"]["optional-dependencies"]
-    modules = [
-        import_module(module_name(path)) for path in FILES if "Registry(" in path.read_text()
-    ]
+    named = [p for p in FILES if "torch" not in p.parts and "= Registry(" in p.read_text()]
+    modules = [import_module(module_name(path)) for path in named]
     registries = [r for m in modules for r in vars(m).values() if isinstance(r, Registry)]
     assert len({registry.kind for registry in registries}) > 10
     for registry in registries:
