@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, islice, product
 from math import prod
 
+import pytest
+
 from gcnmpi.options.config import load_config
 from gcnmpi.options.kernel import KERNELS as KERNEL_REGISTRY
 from gcnmpi.options.model import NETWORKS as NETWORK_REGISTRY
@@ -148,6 +150,12 @@ def is_taken(*settings: str) -> bool:
     except UserError:
         return False
     return True
+
+
+def daily(*cases: object) -> list:
+    """The cases of a test, of which all but the first are nightly ones."""
+    rest = (case if isinstance(case, tuple) else (case,) for case in cases[1:])
+    return [cases[0], *(pytest.param(*case, marks=pytest.mark.nightly) for case in rest)]
 
 
 def covering(

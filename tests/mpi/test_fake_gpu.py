@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from axes import daily
 from stored_graphs import store
 from test_over_time import folder as of_time  # noqa: F401 (a fixture)
 from test_over_time import settings_of
@@ -105,29 +106,24 @@ def test_what_a_graph_reads_lives_as_long_as_the_graph():
     printed("-c", KEPT)
 
 
-def several(*cases):
-    """The cases of a test, of which all but the first are nightly ones."""
-    return [cases[0], *(pytest.param(*case, marks=pytest.mark.nightly) for case in cases[1:])]
-
-
-@pytest.mark.parametrize(("nranks", "most"), several((2, 3), (1, None), (2, None), (4, None)))
+@pytest.mark.parametrize(("nranks", "most"), daily((2, 3), (1, None), (2, None), (4, None)))
 def test_schemes_stage_messages_on_the_host(verified, schemes_folder, nranks, most):
     check_schemes(verified, schemes_folder, nranks, SHORT, fake(), most)
 
 
-@pytest.mark.parametrize(("nranks", "most"), several((3, 1), (2, 3), (4, 3)))
+@pytest.mark.parametrize(("nranks", "most"), daily((3, 1), (2, 3), (4, 3)))
 def test_schemes_hand_devices_memory_to_mpi(verified, schemes_folder, nranks, most):
     settings, env = [*SHORT, "comm.cuda_aware=yes"], fake(FAKE_CUDA_AWARE="1")
     check_schemes(verified, schemes_folder, nranks, settings, env, most)
 
 
-@pytest.mark.parametrize(("nranks", "dtype"), several((2, "float64"), (4, "float32")))
+@pytest.mark.parametrize(("nranks", "dtype"), daily((2, "float64"), (4, "float32")))
 def test_schemes_sum_on_devices(verified, schemes_folder, nranks, dtype):
     settings, env = [*SHORT, "comm.nccl=yes", f"dtype={dtype}"], fake(FAKE_DEVICES=str(nranks))
     check_schemes(verified, schemes_folder, nranks, settings, env, most=1)
 
 
-@pytest.mark.parametrize(("nranks", "nccl"), several((2, "yes"), (4, "no")))
+@pytest.mark.parametrize(("nranks", "nccl"), daily((2, "yes"), (4, "no")))
 def test_rows_go_from_device_to_device(verified, schemes_folder, nranks, nccl):
     settings = [*SHORT, "scheme.transport=nccl", f"comm.nccl={nccl}", "scheme.exchange=rows"]
     env = fake(FAKE_DEVICES=str(nranks))

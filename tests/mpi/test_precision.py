@@ -1,7 +1,7 @@
 """Messages in fewer bits: what is sent, what it changes, and what does not depend on it."""
 
 import pytest
-from axes import settings_of
+from axes import daily, settings_of
 from stored_graphs import small_graph, store
 from words import sets
 
@@ -13,7 +13,7 @@ ROUNDED |= {f"rounded {purpose} {what}" for purpose in ("training", "evaluation"
             for what in ("bytes", "received", "messages", "shared")}  # fmt: skip
 
 
-@pytest.mark.parametrize(("nranks", "cases"), [(2, 6), (3, 3), (4, 2)])
+@pytest.mark.parametrize(("nranks", "cases"), daily((2, 6), (3, 3), (4, 2)))
 def test_products_with_rounded_messages(run_cases, tmp_path, nranks, cases):
     assert run_cases("rounded", nranks, [tmp_path], timeout=300) == [cases]
 

@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from axes import ALL, DROPOUT, FEW, KERNELS, SCHEME_KINDS, covering, options_of, places
+from axes import ALL, DROPOUT, FEW, KERNELS, SCHEME_KINDS, covering, daily, options_of, places
 from stored_graphs import store
 from words import latest, sets
 
@@ -109,14 +109,7 @@ def check_schemes(verified, folder, nranks, common=(), env=None, most=None, kind
     verified(nranks, asked, *NUMBERS, timeout=20_000 if ALL else 600, env=env)
 
 
-@pytest.mark.parametrize(
-    ("nranks", "cases"),
-    [
-        (3, 54),
-        (7, 17),
-        *(pytest.param(*n, marks=pytest.mark.nightly) for n in ((1, 32), (2, 53), (4, 32))),
-    ],
-)
+@pytest.mark.parametrize(("nranks", "cases"), daily((3, 54), (7, 17), (1, 32), (2, 53), (4, 32)))
 def test_products_rows_and_bytes_agree_with_the_serial_matrix(run_cases, tmp_path, nranks, cases):
     assert run_cases("products", nranks, [tmp_path]) == [cases]
 

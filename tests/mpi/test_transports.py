@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from axes import daily
 from stored_graphs import small_graph, store
 from test_schemes import NUMBERS
 from words import sets
@@ -23,7 +24,7 @@ def path(tmp_path_factory):
     return store(path, small_graph("directed"), 2)
 
 
-@pytest.mark.parametrize("nranks", [2, 7])
+@pytest.mark.parametrize("nranks", daily(2, 7))
 def test_every_transport_equals_the_serial_run(verified, schemes_folder, nranks):
     """The cases take turns."""
     transports = [name for name in TRANSPORTS if name != "nccl"]  # tests/mpi/test_fake_gpu.py
@@ -35,7 +36,7 @@ def test_every_transport_equals_the_serial_run(verified, schemes_folder, nranks)
     verified(nranks, cases, *NUMBERS, "training shared", "evaluation shared")
 
 
-@pytest.mark.parametrize(("nranks", "cases"), [(2, 3), (3, 3), (4, 2)])
+@pytest.mark.parametrize(("nranks", "cases"), daily((3, 3), (2, 3), (4, 2)))
 def test_all_transports_move_the_same_bits(run_cases, tmp_path, nranks, cases):
     assert run_cases("transports", nranks, [tmp_path]) == [cases]
 
