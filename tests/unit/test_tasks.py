@@ -20,6 +20,7 @@ from gcnmpi.proof import scores, updates
 from gcnmpi.proof.losses import loss_of
 from gcnmpi.run.best import Best, stops_early
 from gcnmpi.run.record import Epoch
+from partition.graph.relations import VertexTypes
 
 NAN = np.nan
 LOGITS = np.array([[0.5, -1.25, 2.0], [3.0, 0.1, -0.4], [-2.0, 0.3, 0.7], [0.0, 0.2, -0.1]])
@@ -226,6 +227,36 @@ def test_a_part_of_the_pairs_is_supervised_in_a_step():
     for options, size in (({"supervise": 0.31}, 4), ({"batch": 3}, 3), ({}, 10)):
         task = from_table({"task": {"name": "links", **options}}).task
         assert drawer_of(task, pairs, 20, 0, None).sampler.size == size
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("kind", ["uniform", "corrupt", "pool"])
+def test_negatives_are_drawn_alike_whoever_asks_and_count_unless_they_are_no_other_pair(
+    kind, directed
+):
+    n, types = 9, VertexTypes(("a", "b"), (0, 4, 9))  # so few that all that is excluded occurs
+    every = np.array([(u, v) for u in range(4) for v in range(9) if u != v])
+    pairs = SimpleNamespace(
+        positives={"train": every}, negatives={}, relations={}, directed=directed, name="p"
+    )
+    task = from_table({"task": {"name": "links", "negatives": f"{kind},5"}}).task
+    drawer, numbers = drawer_of(task, pairs, n, 3, types), np.arange(len(every))
+    drawn, some = drawer.draw(2, 0, numbers), drawer.draw(2, 0, numbers[::2])
+    np.testing.assert_array_equal(drawn.negatives[::2], some.negatives)
+    np.testing.assert_array_equal(drawn.every[len(every) :].reshape(-1, 5, 2), drawn.negatives)
+    assert (drawn.negatives != drawer.draw(3, 0, numbers).negatives).any()
+    excluded = 0
+    for (a, b), negatives, counts in zip(drawn.pairs, drawn.negatives, drawn.counts, strict=True):
+        for (u, v), count in zip(negatives, counts, strict=True):
+            same = (u, v) == (a, b) or (not directed and (u, v) == (b, a))
+            assert count == (u != v and not same)
+            assert [(u < 4), (v < 4)] == [(a < 4), (b < 4)]
+            assert kind == "uniform" or u == a or (kind == "corrupt" and v == b)
+            assert kind != "uniform" or u != v
+            excluded += not count
+    assert excluded > 0
+    if kind != "pool" or directed:
+        np.testing.assert_array_equal(drawn.pairs, every)
 
 
 # Metrics: those of the oracle, which the distributed ones are compared with.
