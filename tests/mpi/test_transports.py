@@ -24,7 +24,7 @@ def path(tmp_path_factory):
     return store(path, small_graph("directed"), 2)
 
 
-@pytest.mark.parametrize("nranks", daily(2, 7))
+@pytest.mark.parametrize("nranks", daily(7, 2))
 def test_every_transport_equals_the_serial_run(verified, schemes_folder, nranks):
     """The cases take turns."""
     transports = [name for name in TRANSPORTS if name != "nccl"]  # tests/mpi/test_fake_gpu.py
