@@ -35,7 +35,12 @@ RUNS = {
     "again": (4, "directed", ("dtype=float32",)),
     "never": (4, "directed", ("train.eval_every=0",)),
     "third": (4, "directed", ("train.eval_every=3", "train.epochs=7")),
-}
+    # Nothing is learnt: patience counts from the first evaluation, and ends at one.
+    "patient": (1, "directed", (
+        "train.eval_every=3", "train.epochs=20", "train.patience=4", "train.lr=1e-15",
+        "train.checkpoint_minutes=1e-9",
+    )),
+}  # fmt: skip
 
 
 def line(root, out, ranks, graph, settings):
@@ -60,7 +65,7 @@ class Record:
     """A run's record, its losses and its final weights."""
 
     def __init__(self, folder):
-        run = read_run(folder)
+        run, self.folder = read_run(folder), folder
         self.start, self.epochs, self.end, self.weights = run.start, run.epochs, run.end, {}
         self.losses = np.array([epoch["loss"] for epoch in self.epochs])
         if (folder / "w.npz").exists():
@@ -208,3 +213,10 @@ def test_labels_masks_and_features_are_not_changed_in_place(run_cases, schemes_f
     before = _contents(path)
     run_cases("in_memory", 2, [(path, "uneven-2")])
     assert _contents(path) == before
+
+
+def test_patience_ends_at_an_evaluation_and_checkpoints_are_written_by_time(runs):
+    patient = runs["patient"]
+    assert len(patient.epochs) == 9
+    assert patient.end["finished"]
+    assert len(list((patient.folder / "checkpoints").iterdir())) == 2
