@@ -96,7 +96,7 @@ GRIDS = {
     "split3d": [(2, "1x1x2"), (3, "1x1x3"), (4, "2x1x2"), (12, "2x3x2")],
     "tensor3d": [(2, "auto"), (3, "1x3x1"), (4, "1x2x2"), (12, "2x3x2")],
 }
-FEW = 7  # of more ranks, which share the cores, a scheme has one case
+FEW = 7  # of one rank, and of more than so many, which share the cores, a scheme has one case
 RANKS = (1, 2, 3, 4, 7)
 SCHEME_KINDS = {
     **{name: (f"scheme.name={name}",) for name in SCHEMES},

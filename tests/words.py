@@ -1,4 +1,4 @@
-"""Settings of a command line, where some take the place of others, and how long to train."""
+"""Settings of a command line, where some take the place of others."""
 
 
 def latest(*settings):
@@ -9,8 +9,3 @@ def latest(*settings):
 def sets(*settings):
     """The words of a command line for them."""
     return [word for setting in latest(*settings) for word in ("--set", setting)]
-
-
-def epochs(nranks):
-    """How many show what a number of ranks does: many where they are cheap, few elsewhere."""
-    return 20 if nranks == 2 else 4

@@ -74,10 +74,10 @@ def cases(kind: str) -> list[tuple[int, str, str | None, list[str]]]:
     axes = GRAPHS, parts, KERNELS, SHAPES, REGULARISED, MATRICES, networks
     axes = *axes, *options_of(scheme, given)
     few = [place for place in places(scheme) if 1 < place[0] <= FEW]
-    many = [place for place in places(scheme) if place[0] > FEW]
+    others = [place for place in places(scheme) if place not in few]
     every = places(scheme) if ALL else few
     arranged = covering(every, *axes, allowed=lambda *case: together(*given, *case))
-    arranged += [(place, *arranged[i][1:]) for i, place in enumerate(many) if not ALL]
+    arranged += [(place, *arranged[i][1:]) for i, place in enumerate(others) if not ALL]
     found = []
     for (nranks, place), graph, part, kernel, shape, more, matrix, network, *own in arranged:
         settings = *given, *place, f"kernel={kernel}", shape, matrix, *more, *network, *own
@@ -106,6 +106,7 @@ def check_schemes(verified, folder, nranks, common=(), env=None, most=None, kind
             case = folder / f"{graph}.graph", partition, sorted(settings)
             if case not in asked:  # the common settings may make cases the same
                 asked.append(case)
+    assert asked
     verified(nranks, asked, *NUMBERS, timeout=20_000 if ALL else 600, env=env)
 
 
