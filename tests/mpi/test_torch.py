@@ -28,7 +28,7 @@ needs_pyg = pytest.mark.skipif(
 @pytest.mark.parametrize("nranks", [1, 3])
 def test_small_graphs_agree_with_the_whole_matrix(mpirun, tmp_path, nranks):
     done = mpirun(nranks, "torch_cases.py", tmp_path, timeout=240)
-    assert "8 cases agree" in done.stdout
+    assert "5 cases agree" in done.stdout
 
 
 @needs_torch
