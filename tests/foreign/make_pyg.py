@@ -45,7 +45,7 @@ BASIC = {
 
 
 def made(name: str, table: dict[str, Any], graph: Graph) -> tuple[torch.nn.Module, list[Any]]:
-    """A network, and the features of arcs if it takes them; norms and MLPs as examples have them."""
+    """A network, and the features of arcs if it takes them; norms and MLPs as in examples."""
     if name in BASIC:
         kind, options = BASIC[name]
         return kind(**ENDS, **options), []

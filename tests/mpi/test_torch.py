@@ -14,7 +14,6 @@ from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-OF_CLASSES = "gcn", "transformer_conv", "own_layer", "gatv2"
 WORDS = "PyTorch is not installed: pip install '.[torch]' in a checkout"
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason=WORDS)
@@ -44,23 +43,10 @@ def test_mini_batches_are_those_of_the_whole_graph(mpirun, tmp_path):
 
 
 @needs_pyg
-def test_layers_that_read_features_of_arcs_agree_with_the_whole_graph(mpirun, tmp_path):
-    done = mpirun(3, "torch_arcs.py", tmp_path)
-    assert "4 partitions agree" in done.stdout
-
-
-@needs_pyg
 @pytest.mark.parametrize(("nranks", "name"), [(2, "schema"), (3, "typed")])
 def test_layers_of_types_agree_with_the_whole_graph(mpirun, schemas, nranks, name):  # noqa: F811
     done = mpirun(nranks, "torch_typed.py", schemas / f"{name}.graph", f"uneven-{nranks}")
     assert "3 layers agree" in done.stdout
-
-
-@needs_pyg
-def test_losses_are_the_same_on_any_number_of_ranks(mpirun, tmp_path):
-    done = mpirun(4, "torch_losses.py", EXAMPLES, tmp_path)
-    names = ["meshgraphnet", "forces", "links", *OF_CLASSES]
-    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == names
 
 
 @needs_pyg
@@ -82,7 +68,7 @@ def test_the_forecast_of_weather_runs(shell):
 @pytest.mark.parametrize("nranks", [2, 3])
 def test_the_gallery_agrees_with_one_process_and_mistakes_are_named(mpirun, tmp_path, nranks):
     done = mpirun(nranks, "torch_gallery.py", EXAMPLES, tmp_path, timeout=300)
-    assert len(done.stdout.splitlines()) == 10
+    assert len(done.stdout.splitlines()) == 17
 
 
 @needs_pyg

@@ -7,6 +7,7 @@ products, norms, dropout, sums over ranks, rows to files. Usage: torch_cases.py 
 import copy
 import dataclasses
 import gc
+import os
 import pickle
 import re
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from mpi4py import MPI
 from products import N, assignments, random_graph
 
 import gcnmpi.torch
@@ -24,11 +26,14 @@ from gcnmpi.mpi import comm as mpi
 from gcnmpi.mpi.process import run
 from partition.errors import UserError
 from partition.graph.aggregation import aggregation_matrix
+from partition.graph.arc_data import ArcData
+from partition.graph.graph import arcs
 from partition.graph.store import open_graph, read_partition, write_partition
 
 sys.path.append(str(Path(__file__).parents[2]))
 from stored_graphs import store, store_parts
 
+COLUMNS = 3
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5}
 
 
@@ -110,6 +115,15 @@ def check_matrix(case):
     assert case.sum(g.num_own) == g.n
     assert len(g.edge_weight) == g.edge_index.shape[1]
     case.close(g.x, case.own(torch.from_numpy(case.stored.graph.features[:]).to(case.dtype)))
+    # Numbers and features of stored arcs; self-loops that were added have none.
+    graph, (source, target) = case.stored.graph, (case.here.numpy()[ends] for ends in g.edge_index)
+    ends = (arcs(graph), graph.indices)
+    ends = ends if case.options.get("direction") != "out" else ends[::-1]
+    stored = {pair: number for number, pair in enumerate(zip(*ends, strict=True))}
+    numbers = [stored.get(pair, -1) for pair in zip(source, target, strict=True)]
+    assert g.edge_ids.tolist() == numbers
+    rows = np.vstack([graph.arc_data.features, np.zeros((1, COLUMNS))])
+    np.testing.assert_array_equal(g.edge_attr, rows[numbers])
 
 
 def check_exchanges(case):
@@ -152,6 +166,22 @@ def check_exchanges(case):
             case.close(again, function(case.own(wide)), 10)
     with torch.no_grad():
         assert g.expand(h).grad_fn is None
+
+
+def check_plan(case):
+    """The exchanges of docs/pytorch.md, from the plan alone, bring what ``expand`` brings."""
+    g, comm = case.g, case.comm
+    text = (Path(__file__).parents[3] / "docs" / "pytorch.md").read_text(encoding="utf-8")
+    section = text.partition("## The exchange as arrays\n")[2].partition("\n### ")[0]
+    names = {"np": np, "torch": torch, "MPI": MPI, "dist": torch.distributed, "comm": comm, "g": g}
+    with_mpi, with_torch = re.findall(r"```py\n(.*?)```", section, re.DOTALL)
+    for code in (with_mpi, with_torch) if g.size > 1 else ():
+        exec(code, names)
+        np.testing.assert_array_equal(names.pop("whole"), g.expand(g.x))
+    np.testing.assert_array_equal(g.plan.own, g.ids)
+    np.testing.assert_array_equal(g.plan.halo, g.halo_ids)
+    if case.options.get("order") == "none":
+        assert (g.ids[1:] > g.ids[:-1]).all()
 
 
 def check_memory(case):
@@ -530,8 +560,8 @@ def check_compiled(opened, comm):
 
 
 CHECKS = (
-    check_matrix, check_exchanges, check_memory, check_collective, check_norms, check_dropout,
-    check_sums, check_half_precision, check_mistakes,
+    check_matrix, check_exchanges, check_plan, check_memory, check_collective, check_norms,
+    check_dropout, check_sums, check_half_precision, check_mistakes,
 )  # fmt: skip
 # Other names of the same parts, as made for an exchange: alone, and in a pair.
 OTHER_NAMES = {
@@ -545,8 +575,11 @@ def prepare(folder: Path, k: int) -> None:
         random = np.random.default_rng(5)
         labels = random.integers(-1, 3, N).astype(np.int32)
         masks = {name: random.random(N) < 0.5 for name in ("train", "val")}
-        graph = dataclasses.replace(random_graph(kind), labels=labels, masks=masks)
+        graph = random_graph(kind)
+        of_arcs = ArcData(random.standard_normal((graph.nnz, COLUMNS)).astype(np.float32))
+        graph = dataclasses.replace(graph, labels=labels, masks=masks, arc_data=of_arcs)
         path = store(folder / f"{kind}-{k}.graph", graph)
+        store(folder / f"parallel-{kind}-{k}.graph", dataclasses.replace(graph, parallel=True), k)
         for name, parts in assignments(k).items() if k > 1 else ():
             store_parts(path, name, parts, k)
             for called, exchange in OTHER_NAMES.get(name, {}).items():
@@ -555,8 +588,11 @@ def prepare(folder: Path, k: int) -> None:
                 write_partition(path, dataclasses.replace(one, name=called, options=options))
 
 
-def check_pair(comm, path):
-    """Whole rows are sent: of a pair the one for rows is taken, and no other without a word."""
+def check_opening(comm, folder, path):
+    """Whole rows are sent: of a pair the one for rows is taken, and no other without a word.
+
+    Edges of a graph with parallel arcs have no numbers.
+    """
     stored = {name: read_partition(path, name) for name in ("pair-rows", "pair-mixed")}
     for options, taken in (({}, "pair-rows"), ({"exchange": "mixed"}, "pair-mixed")):
         own = gcnmpi.torch.open(path, "pair", **options).ids
@@ -575,6 +611,13 @@ def check_pair(comm, path):
         with pytest.raises(UserError, match=words) as found:
             gcnmpi.torch.open(path, **options)
         assert found.value.agreed
+    g = gcnmpi.torch.open(folder / f"parallel-directed-{comm.size}.graph", f"rp-{comm.size}")
+    for what, words in (
+        ("edge_attr", "parallel"),
+        ("edge_ids", "parallel"),
+        ("typed_edges", "no rel"),
+    ):
+        refused(ValueError, words, getattr, g, what)
 
 
 def main(comm) -> int:
@@ -582,11 +625,14 @@ def main(comm) -> int:
     mpi.from_root(comm, lambda: prepare(folder, comm.size))
     warnings.simplefilter("ignore")  # of partitions for another direction, and of few cores
     directed = folder / f"directed-{comm.size}.graph"
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    file = f"file://{folder / f'gloo-{comm.size}'}"
+    torch.distributed.init_process_group("gloo", file, rank=comm.rank, world_size=comm.size)
     if several:
-        check_pair(comm, directed)
+        check_opening(comm, folder, directed)
     of_all = {"direction": "out", "normalize": "row", "self_loops": False, "dtype": torch.float32}
     cases = (
-        ("directed", "random", {}),
+        ("directed", "random", {"order": "none"}),
         ("directed", "uneven", of_all),
         ("directed", "empty", {"normalize": "none", "exchange": "mixed"}),
         ("symmetric", "empty", of_all),

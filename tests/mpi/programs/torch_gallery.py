@@ -1,17 +1,21 @@
-"""Under mpirun: the modules of examples/modules.py, and what gcnmpi.torch.verify says of mistakes.
+"""Under mpirun: modules of examples/, and what gcnmpi.torch.verify says of mistakes.
 
 Each module gives the loss and the gradients of one process, by ``verify``. Many small directed
-graphs with isolated vertices; uneven parts. Usage: torch_gallery.py EXAMPLES FOLDER
+graphs with isolated vertices, a triangulation, atoms; uneven parts. On 3 ranks also gradients of
+first and second order by differences. Usage: torch_gallery.py EXAMPLES FOLDER
 """
 
 import gc
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from scipy.spatial import Delaunay
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GATv2Conv, SAGEConv
 
@@ -19,12 +23,18 @@ import gcnmpi
 import gcnmpi.torch
 from gcnmpi.mpi.comm import from_root
 from gcnmpi.mpi.process import run
+from gcnmpi.torch.functions import Linear
 
 sys.path.append(str(Path(__file__).parents[2]))
-from stored_graphs import store_parts, uneven_parts
+from stored_graphs import store_parts, uneven_parts, with_uneven_parts
+
+from partition.graph.links import split_pairs, write_pairs
+from partition.graph.store import open_graph
 
 BOUND = 1e-10
 CLASSES = 3
+OF_CLASSES = ("gcn", "transformer_conv", "own_layer", "gatv2")
+EXAMPLES = ("meshgraphnet", "forces", "links", *OF_CLASSES)
 
 
 def graphs():
@@ -96,6 +106,72 @@ def check_mistakes(graph, n):
         gcnmpi.torch.verify(lambda g: g.batch_norm(3 if g.n != g.num_own else 4), graph)
 
 
+def prepare(comm, folder):
+    """A triangulation with numbers, classes or pairs with relations to predict; atoms."""
+    random = np.random.default_rng(0)
+    points = random.random((40, 2))
+    ends = Delaunay(points).simplices[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2)
+    ends = np.unique(np.vstack([ends, ends[:, ::-1]]), axis=0)
+    x = random.standard_normal((40, 3))
+    numbers = {
+        "targets": random.standard_normal((40, 2)),
+        "arc_features": points[ends[:, 1]] - points[ends[:, 0]],
+        "train_mask": np.arange(40) % 3 > 0,
+    }
+    gcnmpi.graph.from_arrays(ends.T, x, **numbers, folder=folder / "meshgraphnet.graph")
+    gcnmpi.graph.from_arrays(ends.T, x, folder=folder / "links.graph")
+    classes = random.integers(0, CLASSES, 40)
+    gcnmpi.graph.from_arrays(ends[::2].T, x, classes, folder=folder / "classes.graph")
+    __import__("forces").make(folder / "forces.graph", 3)
+
+    def add():
+        pairs = split_pairs(open_graph(folder / "links.graph").graph, (0.7, 0.1, 0.2))
+        relations = {mask: random.integers(0, 5, len(of)) for mask, of in pairs.positives.items()}
+        write_pairs(folder / "links.graph", replace(pairs, relations=relations))
+        for name in ("meshgraphnet", "forces", "links", "classes"):
+            with_uneven_parts(folder / f"{name}.graph", (comm.size,), mixed=False)
+
+    from_root(comm, add)
+
+
+def check_gradients(g):
+    """Of second order, of a function of numbers that all ranks have, by differences."""
+
+    def add(part):
+        total = part.detach().clone()
+        g._ranks.sum(total)
+        return total
+
+    ways = torch.from_numpy(np.random.default_rng(1).standard_normal((g.n, 2, 2)))[g.ids]
+    source, target = g.edge_index
+
+    def loss(numbers):
+        shared = Linear.apply(numbers, lambda all_: all_.clone(), add)
+        h = torch.sin(ways @ shared)
+        products = g.expand(h)[source] * h[target]
+        h = torch.zeros_like(h).index_add(0, target, products) + g.aggregate(h**2)
+        errors = g.dropout(h, 0.3, epoch=1, layer=0).square().mean(1)
+        return g.mean(errors) ** 2 + g.mean(torch.tanh(errors))
+
+    numbers = torch.tensor([0.3, -0.7], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(loss, numbers)
+    assert torch.autograd.gradgradcheck(loss, numbers)
+
+
+def check_relations(g):
+    """A positive has its relation, and negatives that positives have in common have none."""
+    pairs = g.pairs("corrupt,2", batch=20)
+    for mask, some in (("train", pairs.batches(1)), ("val", [pairs.held_out("val")])):
+        listed = zip(pairs.set.positives[mask].tolist(), pairs.set.relations[mask], strict=True)
+        known = {frozenset(ends): relation for ends, relation in listed}
+        for here in some:
+            positive = here.positive.numpy()
+            ends, relations = here.ends.numpy()[:, positive].T, here.relations.numpy()
+            found = [known[frozenset(pair)] for pair in ends.tolist()]
+            assert found == relations[positive].tolist()
+            assert mask == "train" or (relations[~positive] == -1).all()
+
+
 def check_objects(comm, data):
     """A list of graphs that rank 0 has is opened as a whole, and its folder goes with it."""
     whole = Batch.from_data_list(data)
@@ -138,6 +214,23 @@ def main(comm) -> int:
         verified = gcnmpi.torch.verify(make, *given, **options)
         if comm.rank == 0:
             print(f"{name}: {verified}")
+    prepare(comm, Path(folder))
+    for name in EXAMPLES:
+        example = __import__(name)
+        here = f"{folder}/{'classes' if name in OF_CLASSES else name}.graph", partition
+        own = getattr(example, "loss_of", None)
+        loss = own and (lambda net, g, epoch, own=own: own(g, net))
+        verified = gcnmpi.torch.verify(
+            example.Net, *here, loss=loss, tolerance=BOUND, **example.OPTIONS
+        )
+        if comm.rank == 0:
+            print(f"{name}: {verified}")
+    opened = gcnmpi.torch.open(
+        f"{folder}/links.graph", partition, pairs="links", dtype=torch.float64
+    )
+    check_relations(opened)
+    if comm.size == 3:
+        check_gradients(opened)
     if comm.size == 2:
         check_mistakes(path, whole.num_nodes)
     return 0
