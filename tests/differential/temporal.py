@@ -118,7 +118,8 @@ def config_of(name: str) -> Config:
 
 def module_of(graph: Graph, problem: oracle.Problem) -> tuple[Module, list[Tensor]]:
     """The module of a case, and the weights and features of arcs, which it takes."""
-    module = MODULES[problem.config.model.name.split(":")[-1]](graph, problem.config)
+    name = problem.config.model.name.split(":")[-1]
+    module = MODULES[name](graph, problem.config, FRAMES[name])
     of_arcs = graph.weights, graph.arc_data.features
     return module, [torch.tensor(np.asarray(array, np.float64)) for array in of_arcs]
 
@@ -228,45 +229,34 @@ class Rolled(Module):
         return torch.cat(found, 1)
 
 
-def _gru(graph: Graph, config: Config) -> Module:
-    frames = Frames(FEATURES - 2, 1, 1, 2, CLASSES)
-    size = config.model.filter_size
-    cell = temporal("recurrent/gconv_gru").GConvGRU(FEATURES - 1, config.model.hidden[0], size)
+def _called(network: Module, *given: Tensor) -> Tensor:
+    return network(*given)
+
+
+def _gru(graph: Graph, config: Config, frames: Frames) -> Module:
+    width, size = config.model.hidden[0], config.model.filter_size
+    cell = temporal("recurrent/gconv_gru").GConvGRU(frames.static + frames.columns, width, size)
     return Recurrent(cell, frames, CLASSES)
 
 
-def _stgcn(graph: Graph, config: Config) -> Module:
-    return Stgcn(Frames(FEATURES - 4, 1, 1, 4, CLASSES), CLASSES, config.model)
+def _stgcn(graph: Graph, config: Config, frames: Frames) -> Module:
+    return Stgcn(frames, CLASSES, config.model)
 
 
-def _dcrnn(frames: Frames, config: Config) -> Module:
-    model, d_in = config.model, frames.static + frames.columns
-    width, size = model.hidden[0], model.filter_size
+def _dcrnn(graph: Graph, config: Config, frames: Frames) -> Module:
+    step = frames.step if frames.rollout > 1 else frames
+    d_in, width, size = step.static + step.columns, config.model.hidden[0], config.model.filter_size
     cell = temporal("recurrent/dcrnn").DCRNN(d_in, width, size)
     for gate in "zrh":
         setattr(cell, f"conv_x_{gate}", Diffusion(d_in + width, width, size))
-    return Recurrent(cell, frames, frames.horizon * frames.predicted)
-
-
-def _frames_dcrnn(graph: Graph, config: Config) -> Module:
-    frames = Frames(FEATURES - 2, 1, 1, 2, CLASSES, difference=True)
-    given = replace(frames, horizon=1, rollout=1)
-
-    def call(network: Module, x: Tensor, *graph: Tensor) -> Tensor:
-        return network(x, *graph)
-
-    return Rolled(_dcrnn(frames, config), given, call)
-
-
-def _rolled_dcrnn(graph: Graph, config: Config) -> Module:
-    frames = Frames(FEATURES - 2, 1, 1, 2, rollout=CLASSES)
-    return Rolled(_dcrnn(frames.step, config), frames, lambda network, *given: network(*given))
+    whole = frames if frames.rollout > 1 else replace(frames, horizon=1, rollout=1)
+    return Rolled(Recurrent(cell, step, step.horizon * step.predicted), whole, _called)
 
 
 def _gcn(graph: Graph, config: Config, frames: Frames) -> Module:
     model = from_table({"model": {"name": "gcn"} | CASES[config.model.name.split(":")[-1]]})
-    degrees = torch.zeros(1)
-    network = Net(model, frames.step.features, frames.step.outputs, 0, degrees, graph)
+    step = frames.step
+    network = Net(model, step.features, step.outputs, 0, torch.zeros(1), graph)
 
     def call(network: Net, x: Tensor, edges: Tensor, weight: Tensor, of_arcs: Tensor) -> Tensor:
         y = x
@@ -279,33 +269,25 @@ def _gcn(graph: Graph, config: Config, frames: Frames) -> Module:
     return Rolled(network, frames, call)
 
 
-def _rolled_gcn(graph: Graph, config: Config) -> Module:
-    return _gcn(graph, config, Frames(FEATURES - 2, 1, 1, 2, rollout=CLASSES))
-
-
-def _rolled_given(graph: Graph, config: Config) -> Module:
-    given = CLASSES - 1
-    frames = Frames(FEATURES - 2 - given, 2, 1, rollout=CLASSES, rollout_gradient="last")
-    return _gcn(graph, config, frames)
-
-
-def _rolled_mgn(graph: Graph, config: Config) -> Module:
-    frames = Frames(FEATURES - 1, 1, 1, rollout=CLASSES, difference=True)
+def _mgn(graph: Graph, config: Config, frames: Frames) -> Module:
     model, widths = config.model, (frames.step.features, graph.arc_data.width, 1)
-    network = MeshGraphNet(
-        widths, model.hidden[0], len(model.hidden), model.mlp_layers, model.reduction
-    )
-    return Rolled(network, frames, lambda network, x, edges, weight, arcs: network(x, edges, arcs))
+    blocks = model.hidden[0], len(model.hidden), model.mlp_layers, model.reduction
+    return Rolled(MeshGraphNet(widths, *blocks), frames, lambda net, x, e, _, arcs: net(x, e, arcs))
 
 
-MODULES: dict[str, Callable[[Graph, Config], Module]] = {
-    "frames_gru": _gru,
-    "frames_stgcn": _stgcn,
-    "frames_dcrnn": _frames_dcrnn,
-    "rolled_dcrnn": _rolled_dcrnn,
-    "rolled_gcn": _rolled_gcn,
-    "rolled_given": _rolled_given,
-    "rolled_mgn": _rolled_mgn,
+MODULES: dict[str, Callable[[Graph, Config, Frames], Module]] = {
+    "frames_gru": _gru, "frames_stgcn": _stgcn, "frames_dcrnn": _dcrnn, "rolled_dcrnn": _dcrnn,
+    "rolled_gcn": _gcn, "rolled_given": _gcn, "rolled_mgn": _mgn,
+}  # fmt: skip
+GIVEN = CLASSES - 1
+FRAMES = {
+    "frames_gru": Frames(FEATURES - 2, 1, 1, 2, CLASSES),
+    "frames_stgcn": Frames(FEATURES - 4, 1, 1, 4, CLASSES),
+    "frames_dcrnn": Frames(FEATURES - 2, 1, 1, 2, CLASSES, difference=True),
+    "rolled_dcrnn": Frames(FEATURES - 2, 1, 1, 2, rollout=CLASSES),
+    "rolled_gcn": Frames(FEATURES - 2, 1, 1, 2, rollout=CLASSES),
+    "rolled_given": Frames(FEATURES - 2 - GIVEN, 2, 1, rollout=CLASSES, rollout_gradient="last"),
+    "rolled_mgn": Frames(FEATURES - 1, 1, 1, rollout=CLASSES, difference=True),
 }
 
 
