@@ -77,18 +77,3 @@ def test_tables_are_generated_from_the_registries():
         filled = site.filled(page.read_text(encoding="utf-8"))
         assert not site.MARK.search(filled)
         assert "scripts/docs.sh" not in filled  # readers of the site have what it builds
-
-
-def test_pages_and_anchors_that_texts_of_the_code_name_are_there():
-    site = hook()
-    tables = site.keys() + site.record()
-    links = re.findall(r"\]\(\.\./([\w-]+\.md)#?([\w-]*)\)", tables)
-    assert len(links) > 20
-    for page, anchor in links:
-        text = (DOCS / page).read_text(encoding="utf-8")
-        slugs = [
-            re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-            for heading in re.findall(r"^#+ (.*)$", text, re.M)
-        ]
-        assert not anchor or anchor in slugs, (page, anchor)
-    assert site.in_cell("a | b, docs/tasks.md#splits") == "a \\| b, [splits](../tasks.md#splits)"
