@@ -10,20 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refuses
 from small_graphs import from_arcs, make_folder, random_graph
-from stored_graphs import change_json
+from stored_graphs import change_array, change_json
 
 from gcnmpi.proof.links import training_graph
 from partition.graph import links
 from partition.graph.graph import arcs
-from partition.graph.links import (
-    drawn_candidates,
-    held_out,
-    list_pairs,
-    read_pairs,
-    remove_pairs,
-    split_pairs,
-    write_pairs,
-)
+from partition.graph.links import drawn_candidates, list_pairs, read_pairs, split_pairs, write_pairs
 from partition.graph.relations import Relation
 from partition.graph.store import open_graph, write_graph
 from partition.importing.readers.typed_source import RelationArcs, TypedSource
@@ -40,16 +32,17 @@ def graphs(draw):
     n = draw(st.integers(1, 9))
     vertex = st.integers(0, n - 1)
     arcs = draw(st.lists(st.tuples(vertex, vertex), max_size=30))
-    if draw(st.booleans()):
-        arcs += [(v, u) for u, v in arcs]
-    return from_arcs(n, arcs)
+    return from_arcs(n, arcs + ([(v, u) for u, v in arcs] if draw(st.booleans()) else []))
+
+
+def arcs_in(graph):
+    return list(zip(arcs(graph).tolist(), graph.indices.tolist(), strict=True))
 
 
 def pairs_in(graph, directed):
     """The set of pairs that the arcs make, without loops, by Python's sets."""
-    source = np.repeat(np.arange(graph.n), np.diff(graph.indptr)).tolist()
-    arcs = {(u, v) for u, v in zip(source, graph.indices.tolist(), strict=True) if u != v}
-    return arcs if directed else {(min(pair), max(pair)) for pair in arcs}
+    pairs = {(u, v) for u, v in arcs_in(graph) if u != v}
+    return pairs if directed else {(min(pair), max(pair)) for pair in pairs}
 
 
 def as_tuples(pairs):
@@ -61,19 +54,21 @@ def test_a_split_is_disjoint_complete_and_of_the_sizes_asked_for(graph, directed
     of_val, of_test = percent // 3, percent - percent // 3
     shares = [f"{share}/100" for share in (100 - percent, of_val, of_test)]
     expected = pairs_in(graph, directed)
-    made = split_pairs(graph, shares, seed, directed, negatives=0, twins=())
+    # Parallel arcs are one pair.
+    twice = {"indptr": 2 * graph.indptr, "indices": np.repeat(graph.indices, 2), "parallel": True}
+    made, again = (
+        split_pairs(of, shares, seed, directed, negatives=0, twins=())
+        for of in (graph, replace(graph, **twice))
+    )
     found = [as_tuples(made.positives[mask]) for mask in MASKS]
+    assert [as_tuples(again.positives[mask]) for mask in MASKS] == found
     assert sorted(pair for each in found for pair in each) == sorted(expected)
-    sizes = [share * len(expected) // 100 for share in (of_val, of_test)]
-    assert [len(each) for each in found[1:]] == sizes
+    assert [len(each) for each in found[1:]] == [
+        share * len(expected) // 100 for share in (of_val, of_test)
+    ]
     assert all(each == sorted(each) for each in found)
     assert (made.negatives, made.directed) == ({}, directed)
     assert {a.dtype for a in made.positives.values()} == {np.dtype(np.int32)}
-    # Parallel arcs are one pair.
-    twice = np.repeat(graph.indices, 2)
-    parallel = replace(graph, indptr=2 * graph.indptr, indices=twice, parallel=True)
-    again = split_pairs(parallel, shares, seed, directed, negatives=0, twins=())
-    assert [as_tuples(again.positives[mask]) for mask in MASKS] == found
 
 
 @given(graphs(), st.booleans(), st.integers(0, 99), st.integers(1, 3))
@@ -91,11 +86,9 @@ def test_negatives_are_distinct_and_no_arcs(graph, directed, seed, each):
     assert not set(together) & expected
     assert all(u != v if directed else u < v for u, v in together)
     # All that are free can be drawn, and a longer draw begins with a shorter one.
-    drawn = links.non_arcs(graph, free, directed, seed)
+    drawn, half = (links.non_arcs(graph, size, directed, seed) for size in (free, free // 2))
     assert len(set(drawn.tolist())) == free
-    np.testing.assert_array_equal(
-        links.non_arcs(graph, free // 2, directed, seed), drawn[: free // 2]
-    )
+    np.testing.assert_array_equal(half, drawn[: free // 2])
 
 
 def test_negatives_are_uniform():
@@ -110,38 +103,30 @@ def test_negatives_are_uniform():
 def test_a_split_depends_on_the_seed_only(monkeypatch):
     graph = random_graph(80, 900)
     made = split_pairs(graph, SHARES, 3, negatives=2)
-    assert split_pairs(graph, SHARES, 3, negatives=2).id == made.id
-    assert split_pairs(graph, SHARES, 4, negatives=2).id != made.id
-    assert split_pairs(graph, SHARES, 3, True, negatives=2).id != made.id
+    for more in ((3,), (4,), (3, True)):
+        assert (split_pairs(graph, SHARES, *more, negatives=2).id == made.id) == (more == (3,))
     monkeypatch.setattr(links, "_AT_ONCE", 7)
     assert split_pairs(graph, (0.85, 0.05, 0.1), 3, negatives=2).id == made.id
 
 
 def test_drawn_candidates_are_the_same_wherever_they_are_drawn():
-    graph = random_graph(9, 60)
-    made = split_pairs(graph, ("0", "0.5", "0.5"), 1, negatives=0, candidates=400)
-    whole = drawn_candidates(made, "test", slice(None), 9)
-    pairs = made.positives["test"]
-    assert whole.shape == (len(pairs), 400)
-    assert whole.dtype == np.int64
+    made = split_pairs(random_graph(9, 60), ("0", "0.5", "0.5"), 1, negatives=0, candidates=400)
+    whole, pairs = drawn_candidates(made, "test", slice(None), 9), made.positives["test"]
+    assert (whole.shape, whole.dtype) == ((len(pairs), 400), np.int64)
     np.testing.assert_array_equal(drawn_candidates(made, "test", slice(3, 5), 9), whole[3:5])
     assert drawn_candidates(made, "test", slice(2, 2), 9).shape == (0, 400)
     for pair, row in zip(as_tuples(pairs), whole, strict=True):
         counts = np.bincount(row, minlength=9)
-        assert counts[list(pair)].sum() == 0
         others = np.delete(counts, pair)
-        assert others.min() > 25
-        assert others.max() < 100
+        assert (counts[list(pair)].sum(), others.min() > 25, others.max() < 100) == (0, True, True)
     assert (drawn_candidates(made, "val", slice(0, 1), 9) != whole[0]).any()
-    other = replace(made, seed=2)
-    assert (drawn_candidates(other, "test", slice(None), 9) != whole).any()
+    assert (drawn_candidates(replace(made, seed=2), "test", slice(None), 9) != whole).any()
 
 
 def full_set(path):
     """A set with every kind of array, of a graph folder."""
-    stored = open_graph(path)
+    stored, rng = open_graph(path), np.random.default_rng(0)
     made = split_pairs(stored.graph, SHARES, 7, negatives=1)
-    rng = np.random.default_rng(0)
     sizes = {mask: len(found) for mask, found in made.positives.items()}
     return replace(
         made,
@@ -161,8 +146,7 @@ def path(tmp_path):
 
 def test_a_folder_gives_back_what_was_written(path):
     made = full_set(path)
-    stored = write_pairs(path, made)
-    found = read_pairs(path, "full")
+    stored, found = write_pairs(path, made), read_pairs(path, "full")
     for kind in ("positives", "negatives", "candidates", "relations"):
         given, back = getattr(made, kind), getattr(found, kind)
         assert given.keys() == back.keys()
@@ -173,7 +157,7 @@ def test_a_folder_gives_back_what_was_written(path):
         assert getattr(found, name) == getattr(made, name)
     assert found.id == stored.id
     both = np.concatenate([made.positives["val"], made.positives["test"]])
-    np.testing.assert_array_equal(held_out(found), both)
+    np.testing.assert_array_equal(links.held_out(found), both)
     # The id is of all that a run sees.
     changes = {"directed": True}, {"replaced": "second"}, {"drawn": 3}, {"drawn": 3, "seed": 8}
     others = {"relations": {}}, {"candidates": {}}
@@ -182,46 +166,31 @@ def test_a_folder_gives_back_what_was_written(path):
     assert links.identified(replace(made, name="x", seed=8, made="")).id in ids
     # A mapped array outlives the set: of a run that has begun, say.
     assert list_pairs(path) == ["full"]
-    remove_pairs(path, "full")
-    assert list_pairs(path) == []
+    links.remove_pairs(path, "full")
+    assert (list_pairs(path), [*(path / "pairs").iterdir()]) == ([], [])
     assert found.positives["train"].sum() > 0
-    assert [file.name for file in (path / "pairs").iterdir()] == []
+    # Sets of other arcs go with these; those of the same stay.
+    run("pairs", path)
+    made = read_pairs(path, "links")
+    run("attach", path, "--features", "random:3")
+    assert read_pairs(path, "links").id == made.id
+    lines = []
+    write_graph(path, random_graph(50, 300, 1), source={}, overwrite=True, report=lines.append)
+    assert (lines, list_pairs(path)) == (["pairs deleted, of other arcs or damaged: links"], [])
 
 
-def edited(**facts):
-    return lambda folder: change_json(folder / "pairs.json", **facts)
-
-
-def changed(name, change):
-    def damage(folder):
-        array = np.load(folder / f"{name}.npy")
-        np.save(folder / f"{name}.npy", change(array))
-
-    return damage
-
-
-def flipped(array):
-    array[0] = (array[0] + 1) % 2
-    return array
-
-
-DAMAGE = {
-    "does not describe pairs": edited(version=9),
-    "unknown field": edited(more=1),
-    "seed cannot be": edited(seed="a"),
-    "made for another graph": edited(graph_id="0" * 32),
-    "contradicts itself": edited(sums={}),
-    "candidates that are drawn": edited(drawn=4, seed=None),
-    "cannot read": lambda folder: (folder / "pairs.json").write_text("{"),
-    "is missing": lambda folder: (folder / "val.npy").unlink(),
-    "truncated": lambda folder: (folder / "val.npy").write_bytes(b"\x93NUMPY"),
-    "int64, not int32": changed("test", lambda array: array.astype(np.int64)),
-    "the manifest asks for": changed("test", lambda array: array[1:]),
-    "has the vertex 50": changed("train", lambda array: np.where(array == array[1, 1], 50, array)),
-    **{
-        f"{name}.npy does not hold what pairs.json says": changed(name, flipped)
-        for name in ("train", "test_candidates", "val_relations", "train_negatives")
-    },
+FACTS = {
+    "does not describe pairs": {"version": 9},
+    "unknown field": {"more": 1},
+    "seed cannot be": {"seed": "a"},
+    "made for another graph": {"graph_id": "0" * 32},
+    "contradicts itself": {"sums": {}},
+    "candidates that are drawn": {"drawn": 4, "seed": None},
+}
+ARRAYS = {
+    "int64, not int32": ("test", lambda array: array.astype(np.int64)),
+    "the manifest asks for": ("test", lambda array: array[1:]),
+    "has the vertex 50": ("train", lambda array: np.where(array == array[1, 1], 50, array)),
 }
 
 
@@ -229,11 +198,29 @@ def test_files_of_a_set_that_are_damaged(path):
     write_pairs(path, full_set(path))
     folder = path / "pairs" / "full"
     kept = shutil.copytree(folder, path.with_name("kept"))
-    for says, damage in DAMAGE.items():
-        damage(folder)
+
+    def refused_and_mended(says):
         refuses(says, read_pairs, path, "full")
         shutil.rmtree(folder)
         shutil.copytree(kept, folder)
+
+    for says, facts in FACTS.items():
+        change_json(folder / "pairs.json", **facts)
+        refused_and_mended(says)
+    for says, (name, change) in ARRAYS.items():
+        np.save(folder / f"{name}.npy", change(np.load(folder / f"{name}.npy")))
+        refused_and_mended(says)
+    for name in ("train", "test_candidates", "val_relations", "train_negatives"):
+        first = np.load(folder / f"{name}.npy").flat[0]
+        change_array(folder, name, (0,) * (1 if "relations" in name else 2), 1 - first % 2)
+        refused_and_mended(f"{name}.npy does not hold what pairs.json says")
+    for name, content, says in (
+        ("pairs.json", b"{", "cannot read"),
+        ("val.npy", b"\x93NUMPY", "truncated"),
+        ("val.npy", None, "is missing"),
+    ):
+        (folder / name).unlink() if content is None else (folder / name).write_bytes(content)
+        refused_and_mended(says)
     read_pairs(path, "full")
     change_json(folder / "pairs.json", id="0" * 32)  # which no checksum is of
     result = run("check", path, code=2)
@@ -275,24 +262,18 @@ def test_sets_that_are_refused(path):
 
 
 def test_the_commands_that_know_pairs(path):
-    graph = open_graph(path).graph
     facts = as_json("pairs", path, "--candidates", 5, "--undirected", "--seed", 3)
-    assert facts["id"] == split_pairs(graph, SHARES, 3, candidates=5).id
+    assert facts["id"] == split_pairs(open_graph(path).graph, SHARES, 3, candidates=5).id
     assert (facts["arcs"], facts["drawn"]) == (facts["positives"], 5)
     assert as_json("pairs", path, "--name", "both")["directed"] is True  # as the graph
     listed = as_json("list", path)
     assert [(one["kind"], one["name"]) for one in listed] == [("pairs", "both"), ("pairs", "links")]
-    described = as_json("info", path)
-    assert [one["arcs"] for one in described["pairs"]] == [one["positives"] for one in listed]
+    known = [one["arcs"] for one in as_json("info", path)["pairs"]]
+    assert known == [one["positives"] for one in listed]
     assert as_json("info", path, "links") == facts
     count = facts["positives"]["test"]
-    for words, told in (
-        (["info", path, "links"], f"{count} pairs, {count} of them arcs"),
-        (["list", path], "links"),
-        (["info", path], "both"),
-        (["check", path], "pairs links: vertices, checksums"),
-    ):
-        assert told in run(*words).stdout
+    assert f"{count} pairs, {count} of them arcs" in run("info", path, "links").stdout
+    assert "pairs links: vertices, checksums" in run("check", path).stdout
     assert as_json("remove", path, "links")["removed"] == ["links"]
     assert list_pairs(path) == ["both"]
 
@@ -300,16 +281,16 @@ def test_the_commands_that_know_pairs(path):
 def test_mistakes_of_the_command(path):
     run("pairs", path)
     run("add", path, "--model", "rp", "-k", 2)
+    split = "--force", "--split"
     for words, told in (
         ([], "has pairs 'links' already\n  hint: give --name or --force"),
-        (["--split", "0.9,0.1,0.1", "--force"], "add up to 1.1, not to 1"),
-        *(
-            (["--split", split, "--force"], "are no three shares")
-            for split in ("0.9,0.1", "a,b,c", "1.5,-0.5,0", "1/0,0,0")
-        ),
+        ([*split, "0.9,0.1,0.1"], "add up to 1.1, not to 1"),
+        *(([*split, shares], "no three shares") for shares in ("0.9,0.1", "a,b,c", "1.5,-0.5,0")),
+        ([*split, "1/0,0,0"], "no three shares"),
         (["--negatives", 1000, "--name", "x"], "too dense"),
         (["--seed", -1, "--name", "x"], "seed -1 is outside"),
         (["--name", "rp-2"], "has a partition 'rp-2'"),
+        (["--relation", "buys", "--force"], "has no relations"),
     ):
         assert told in refused("pairs", path, *words)
     for command in ("info", "remove"):
@@ -318,19 +299,6 @@ def test_mistakes_of_the_command(path):
     run("pairs", path, "--force", "--seed", 1)
     other = make_folder(path.with_name("h.graph"), random_graph(5, 9))
     refuses("has no pairs 'x', nor any others", read_pairs, other, "x")
-
-
-def test_pairs_stay_where_the_arcs_stay(path):
-    run("pairs", path)
-    made = read_pairs(path, "links")
-    run("attach", path, "--features", "random:3")
-    kept = read_pairs(path, "links")
-    assert kept.id == made.id
-    np.testing.assert_array_equal(kept.positives["train"], made.positives["train"])
-    lines = []
-    write_graph(path, random_graph(50, 300, 1), source={}, overwrite=True, report=lines.append)
-    assert lines == ["pairs deleted, of other arcs or damaged: links"]
-    assert list_pairs(path) == []
 
 
 @pytest.mark.parametrize(("n", "width"), [(50, 8), (7, 12)])
@@ -342,44 +310,37 @@ def test_orthogonal_features_are_those_of_torch(n, width):
     refuses("random:C", attach, graph, VertexFiles(None, "orthogonal:3"))
 
 
-SHOP = {"user": 30, "item": 40}
+def typed(counts, ends, **options):
+    """The graph of relations, each with its pairs."""
+    tables = [RelationArcs(one, *np.asarray(pairs).T) for one, pairs in ends.items()]
+    return build_typed(TypedSource(counts, tables, format="test"), **options)[0]
+
+
 KNOWS, BUYS = Relation("user", "knows", "user"), Relation("user", "buys", "item")
 
 
 @pytest.fixture(scope="module")
 def shop():
     """Users know users and buy items, with the reverses of both; there are loops."""
-    random, tables = np.random.default_rng(5), []
-    for one, count in ((KNOWS, 120), (BUYS, 200)):
-        most = [[SHOP[one.source]], [SHOP[one.target]]]
-        tables.append(RelationArcs(one, *random.integers(0, most, (2, count))))
-    return build_typed(TypedSource(SHOP, tables, format="test"), reverse=True)[0]
-
-
-def triples_in(graph, directed):
-    """The pairs of each relation that is no reverse, by Python's sets."""
-    found = {}
-    for u, v, r in zip(arcs(graph).tolist(), graph.indices.tolist(), graph.arc_type, strict=True):
-        one = graph.relations[r]
-        if u != v and not one.name.startswith("rev_"):
-            pair = (u, v) if directed or one == BUYS else (min(u, v), max(u, v))
-            found.setdefault(int(r), set()).add(pair)
-    return found
+    random = np.random.default_rng(5)
+    ends = {KNOWS: random.integers(0, 30, (120, 2)), BUYS: random.integers(0, [30, 40], (200, 2))}
+    return typed({"user": 30, "item": 40}, ends, reverse=True)
 
 
 @pytest.mark.parametrize("directed", [False, True])
 def test_pairs_of_relations_are_split_and_have_negatives_relation_by_relation(shop, directed):
-    expected, shares = triples_in(shop, directed), ("3/5", "1/10", "3/10")
-    made = split_pairs(shop, shares, 4, directed, 2)
+    expected, types = {0: set(), 1: set()}, shop.vertex_types
+    for (u, v), r in zip(arcs_in(shop), shop.arc_type.tolist(), strict=True):
+        if u != v and r in expected:  # the others are reverses
+            expected[r].add((u, v) if directed or r == 1 else (min(u, v), max(u, v)))
+    made = split_pairs(shop, ("3/5", "1/10", "3/10"), 4, directed, 2)
     assert made.relation_names == ("knows", "buys", "rev_knows", "rev_buys")
-    assert len(expected) == 2
 
     def of(arrays, r, masks, end=""):
         return [as_tuples(arrays[mask][made.relations[f"{mask}{end}"] == r]) for mask in masks]
 
     for r, pairs in expected.items():
-        found = of(made.positives, r, MASKS)
-        drawn = of(made.negatives, r, MASKS[1:], "_negatives")
+        found, drawn = of(made.positives, r, MASKS), of(made.negatives, r, MASKS[1:], "_negatives")
         assert sorted(pair for each in found for pair in each) == sorted(pairs)
         sizes = [len(pairs) * share // 10 for share in (1, 3)]
         assert [len(each) for each in found[1:]] == sizes
@@ -387,14 +348,11 @@ def test_pairs_of_relations_are_split_and_have_negatives_relation_by_relation(sh
         together = drawn[0] + drawn[1]
         assert len(set(together)) == len(together)
         assert not links.has_arcs(shop, np.array(together), directed).any()
-        one = shop.relations[r]
-        first, second = map(shop.vertex_types.range, (one.source, one.target))
+        first, second = map(types.range, (shop.relations[r].source, shop.relations[r].target))
         assert all(u in first and v in second and u != v for u, v in together)
-        if not directed and one == KNOWS:
-            assert all(u < v for u, v in together)
+        assert directed or r or all(u < v for u, v in together)
     # Candidates are of the type of the second end.
     made = split_pairs(shop, ("0", "0", "1"), 1, True, 0, candidates=300)
-    types = shop.vertex_types
     candidates = drawn_candidates(made, "test", slice(None), shop.n, types)
     for (u, v), row in zip(as_tuples(made.positives["test"]), candidates, strict=True):
         others = types.range("item" if v in types.range("item") else "user")
@@ -403,26 +361,26 @@ def test_pairs_of_relations_are_split_and_have_negatives_relation_by_relation(sh
 
 
 TWINS = {  # relations, each with what its arcs are of 300 drawn ones; options; what leaves with "a"
-    "reverse": ({"a": "as", "b": "turned"}, [], {"b"}),
-    "nearly": ({"a": "as", "b": "turned less 8%"}, [], {"b"}),
-    "half of a": ({"a": "as", "b": "turned less 60%"}, [], {"b"}),
-    "other": ({"a": "as", "b": "another"}, [], set()),
-    "copy": ({"a": "as", "b": "as"}, [], {"b"}),
-    "symmetric": ({"a": "both"}, [], {"a"}),
-    "all": ({"a": "as", "b": "turned", "c": "as", "d": "both"}, [], {"b", "c", "d"}),
-    "more": ({"a": "as less 60%", "b": "turned"}, [], set()),
-    "named": ({"a": "as less 60%", "b": "turned"}, ["--reverse-of", "b=a"], {"b"}),
-    "named copy": ({"a": "as less 60%", "b": "as"}, ["--copy-of", "b=a"], {"b"}),
-    "none": ({"a": "as", "b": "turned"}, ["--reverse-of", "none"], set()),
-    "either way": ({"a": "as", "b": "both"}, [], {"b"}),
-    "together": ({"a": "as", "b": "turned"}, ["--relation", "a", "--relation", "b"], {"b"}),
-    "all of them": ({"a": "both", "b": "both less 3%"}, [], {"a", "b"}),
-}  # fmt: skip
+    "reverse": ({"a": "as", "b": "turned"}, "", "b"),
+    "nearly": ({"a": "as", "b": "turned less 8%"}, "", "b"),
+    "half of a": ({"a": "as", "b": "turned less 60%"}, "", "b"),
+    "other": ({"a": "as", "b": "another"}, "", ""),
+    "copy": ({"a": "as", "b": "as"}, "", "b"),
+    "symmetric": ({"a": "both"}, "", "a"),
+    "all": ({"a": "as", "b": "turned", "c": "as", "d": "both"}, "", "bcd"),
+    "more": ({"a": "as less 60%", "b": "turned"}, "", ""),
+    "named": ({"a": "as less 60%", "b": "turned"}, "--reverse-of b=a", "b"),
+    "named copy": ({"a": "as less 60%", "b": "as"}, "--copy-of b=a", "b"),
+    "none": ({"a": "as", "b": "turned"}, "--reverse-of none", ""),
+    "either way": ({"a": "as", "b": "both"}, "", "b"),
+    "together": ({"a": "as", "b": "turned"}, "--relation a --relation b", "b"),
+    "all of them": ({"a": "both", "b": "both less 3%"}, "", "ab"),
+}
 
 
 def relations_like(wanted):
     """A graph of one type with such relations."""
-    random, tables = np.random.default_rng(1), []
+    random, ends = np.random.default_rng(1), {}
     drawn = np.unique(random.integers(0, 60, (300, 2)), axis=0)
     drawn = drawn[drawn[:, 0] < drawn[:, 1]]
     for name, what in wanted.items():
@@ -430,9 +388,8 @@ def relations_like(wanted):
         of = of[:, ::-1] if "turned" in what else of
         of = np.unique(np.concatenate([of, of[:, ::-1]]), axis=0) if "both" in what else of
         less = int(what.partition("less ")[2].rstrip("%") or 0)
-        of = of[len(of) * less // 100 :]
-        tables.append(RelationArcs(Relation("v", name, "v"), *of.T))
-    return build_typed(TypedSource({"v": 60}, tables, format="test"))[0]
+        ends[Relation("v", name, "v")] = of[len(of) * less // 100 :]
+    return typed({"v": 60}, ends)
 
 
 @pytest.mark.parametrize("case", TWINS)
@@ -440,13 +397,13 @@ def test_no_held_out_edge_stays_in_the_graph_by_another_relation(tmp_path, case)
     wanted, words, others = TWINS[case]
     graph = relations_like(wanted)
     path = make_folder(tmp_path / "g.graph", graph)
-    told = run("pairs", path, "--split", "0.5,0.2,0.3", *words).stderr
+    told = run("pairs", path, "--split", "0.5,0.2,0.3", *words.split()).stderr
     made = read_pairs(path, "links")
     names, source, target = [one.name for one in graph.relations], arcs(graph), graph.indices
     assert all(name in told for name in others) or words
     # No edge is in two masks, whichever relation says it.
     twins = {(names[t.relation], names[t.other], t.turned) for t in made.twins}
-    assert {b for a, b, _ in twins if a == "a"} == others
+    assert {b for a, b, _ in twins if a == "a"} == set(others)
     of_mask = {}
     for mask in MASKS:
         for (u, v), r in zip(as_tuples(made.positives[mask]), made.relations[mask], strict=True):
@@ -472,21 +429,16 @@ def test_no_held_out_edge_stays_in_the_graph_by_another_relation(tmp_path, case)
 def test_a_graph_that_is_nearly_symmetric_has_one_mask_for_both_ways(tmp_path, share):
     drawn = pairs_in(random_graph(60, 900), False)
     back = [(v, u) for u, v in sorted(drawn)][int(share * len(drawn)) :]
-    graph = from_arcs(60, [*drawn, *back])
-    path = make_folder(tmp_path / "g.graph", graph)
-    told = run("pairs", path, "--directed").stderr
-    made, source, target = read_pairs(path, "links"), arcs(graph), graph.indices
-    held = {*as_tuples(held_out(made))}
-    gone = links.left_out(made, source, target, graph.n)
-    expected = {*held, *({(v, u) for u, v in held} if share < 0.1 else ())}
-    np.testing.assert_array_equal(
-        gone, [arc in expected for arc in zip(source.tolist(), target.tolist(), strict=True)]
-    )
-    np.testing.assert_array_equal(arcs(training_graph(graph, made)), source[~gone])
-    assert ("symmetric" in told) == (share < 0.1)
-    train = {*as_tuples(made.positives["train"])}
-    assert share > 0.1 or not train & expected
-    assert made.both_ways("train").all() == (share < 0.1)
+    path = make_folder(tmp_path / "g.graph", graph := from_arcs(60, [*drawn, *back]))
+    told, nearly = run("pairs", path, "--directed").stderr, share < 0.1
+    made = read_pairs(path, "links")
+    held = {*as_tuples(links.held_out(made))}
+    gone = links.left_out(made, arcs(graph), graph.indices, graph.n)
+    expected = {*held, *({(v, u) for u, v in held} if nearly else ())}
+    np.testing.assert_array_equal(gone, [arc in expected for arc in arcs_in(graph)])
+    np.testing.assert_array_equal(arcs(training_graph(graph, made)), arcs(graph)[~gone])
+    assert not nearly or not {*as_tuples(made.positives["train"])} & expected
+    assert ("symmetric" in told) == made.both_ways("train").all() == nearly
 
 
 def test_pairs_that_are_read_keep_their_masks_and_say_which_edges_stay(tmp_path):
@@ -516,10 +468,9 @@ def test_pairs_that_are_read_keep_their_masks_and_say_which_edges_stay(tmp_path)
         assert "--reverse-of" in refused(*command, "--reverse-of", wrong)
 
 
-def test_pairs_are_arcs_of_their_relation_and_direction_only(tmp_path):
+def test_pairs_are_arcs_of_their_relation_and_direction_only():
     ends = {"r": [(0, 1), (1, 2)], "s": [(2, 0), (0, 1)]}
-    tables = [RelationArcs(Relation("v", name, "v"), *np.array(of).T) for name, of in ends.items()]
-    graph = build_typed(TypedSource({"v": 3}, tables, format="test"))[0]
+    graph = typed({"v": 3}, {Relation("v", name, "v"): of for name, of in ends.items()})
     pairs = np.array([[0, 1], [0, 1], [1, 0], [1, 2], [1, 2], [2, 0], [2, 0], [2, 1]])
     kinds = np.array([0, 1, 0, 0, 1, 0, 1, 0])
     found = links.has_arcs(graph, pairs, True, kinds)
@@ -527,8 +478,8 @@ def test_pairs_are_arcs_of_their_relation_and_direction_only(tmp_path):
     assert links.has_arcs(graph, pairs, False, kinds).tolist()[2] is True
 
 
-def test_some_relations_can_be_split(tmp_path, shop):
-    path = make_folder(tmp_path / "shop.graph", shop)
+def test_some_relations_can_be_split_and_triples_have_ends_of_the_types(tmp_path, shop):
+    path, buys = make_folder(tmp_path / "shop.graph", shop), tmp_path / "buys.csv"
     facts = as_json("pairs", path, "--relation", "user,buys,item", "--name", "buys")
     assert (facts["directed"], facts["made"]) == (True, "split 0.85,0.05,0.10 of user,buys,item")
     made = read_pairs(path, "buys")
@@ -537,25 +488,19 @@ def test_some_relations_can_be_split(tmp_path, shop):
     assert as_json("info", path, "buys") == facts
     assert as_json("pairs", path)["positives"]["train"] > facts["positives"]["train"]
     assert "sells" in refused("pairs", path, "--relation", "sells", "--force")
+    told = refused("pairs", path, "--from", path, "--relation", "buys", "--force")
+    assert "--relation draws pairs" in told
     nothing = replace(shop, arc_type=np.full_like(shop.arc_type, 1))  # all arcs are of "buys"
     refuses("no arcs of knows to split", split_pairs, nothing, ("1", "0", "0"), relations=["knows"])
-    plain = make_folder(tmp_path / "plain.graph", random_graph(9, 30))
-    assert "has no relations" in refused("pairs", plain, "--relation", "buys")
-    both = ("--from", plain, "--relation", "buys", "--force")
-    assert "--relation draws pairs" in refused("pairs", path, *both)
-
-
-def test_triples_that_are_read_have_ends_of_the_types(tmp_path, shop):
-    path, buys = make_folder(tmp_path / "shop.graph", shop), tmp_path / "buys.csv"
-    files = []
+    words = ["pairs", path, "--train", buys, "--columns", "source,relation,target", "--name", "own"]
     for number, mask in enumerate(("val", "test")):
         (tmp_path / f"{mask}.csv").write_text(f"1,buys,3{number}\n")
-        files += [f"--{mask}", tmp_path / f"{mask}.csv"]
-    words = ["pairs", path, "--train", buys, *files, "--columns", "source,relation,target"]
-    for line, told in {
-        "0,buys,5": "the vertex 5 is no item", "30,buys,31": "the vertex 30 is no user",
-        "0,buys": "--columns source,relation,target names more",
-    }.items():  # fmt: skip
+        words += [f"--{mask}", tmp_path / f"{mask}.csv"]
+    for line, told in (
+        ("0,buys,5", "the vertex 5 is no item"),
+        ("30,buys,31", "the vertex 30 is no user"),
+        ("0,buys", "--columns source,relation,target names more"),
+    ):
         buys.write_text(f"{line}\n")
         assert told in refused(*words)
     buys.write_text("0,buys,30\n2,knows,3\n")

@@ -77,77 +77,67 @@ def test_features_of_one_width_are_those_of_all_vertices(tmp_path):
     assert graph.features[:, 0].tolist() == [0] * 4 + [1] * 3 + [2] * 2
     assert graph.features_of("author").tolist() == [[1, 1]] * 3
     run("add", path, "--model", "rp", "-k", "2")
-    np.save(tmp_path / "x.npy", np.ones((2, 5), np.float32))
-    run("attach", path, "--features", f"venue={tmp_path / 'x.npy'}")
+    np.save(file := tmp_path / "x.npy", np.ones((2, 5), np.float32))
+    run("attach", path, "--features", f"venue={file}")
     stored = open_graph(path)
     assert stored.manifest.type_features == {"paper": 2, "author": 2, "venue": 5}
     assert stored.graph.features is None
     assert stored.manifest.source["attached"] == {"features/venue": "x.npy"}
     assert as_json("list", path)[0]["name"] == "rp-2"
-    for given, told in (
-        ("papers", "vertex type 'papers'"),
-        ("paper", "has 4 vertices, its features 2"),
-    ):
-        assert told in refused("attach", path, "--features", f"{given}={tmp_path / 'x.npy'}")
+    for given, told in (("papers", "vertex type 'papers'"), ("paper", "has 4 vertices, its feat")):
+        assert told in refused("attach", path, "--features", f"{given}={file}")
     run("check", path)
     run("attach", path, "--features", "random:3")
-    stored = open_graph(path)
-    assert (stored.manifest.features, stored.manifest.type_features) == (3, {})
+    manifest = open_graph(path).manifest
+    assert (manifest.features, manifest.type_features) == (3, {})
     run("check", path)
 
 
 def test_ids_cover_types_and_relations(tmp_path, folder):
     first = open_graph(folder).manifest
-    renamed = {Relation(r.source, f"{r.name}2", r.target): e for r, e in ENDS.items()}
-    others = {
-        "names": source_of(renamed),
-        "features": source_of(features={"paper": FEATURES["paper"]}),
-        "types": replace(
-            source_of({CITES: ENDS[CITES]}),
-            counts={"paper": 4, "author": 2, "venue": 3},
-            features={},
-        ),
-    }
     found = {first.data_id}
-    for name, source in others.items():
-        import_typed(tmp_path / f"{name}.graph", source)
-        manifest = open_graph(tmp_path / f"{name}.graph").manifest
-        assert (manifest.id == first.id) == (name != "types")
+    renamed = {Relation(r.source, f"{r.name}2", r.target): e for r, e in ENDS.items()}
+    counts = {"paper": 4, "author": 2, "venue": 3}
+    for source, same in (
+        (source_of(renamed), True),
+        (source_of(features={"paper": FEATURES["paper"]}), True),
+        (replace(source_of({CITES: ENDS[CITES]}), counts=counts, features={}), False),
+    ):
+        import_typed(tmp_path / f"{len(found)}.graph", source)
+        manifest = open_graph(tmp_path / f"{len(found)}.graph").manifest
+        assert (manifest.id == first.id) == same
         found.add(manifest.data_id)
     assert len(found) == 4
 
 
-SPOILED = {  # the last arc is of an author
-    "relation": ("arc_type", -1, 1, "is of the relation paper,cites,paper, whose source"),
-    "below": ("arc_type", 0, 0, "is of the relation author,writes,paper, whose source"),
-    "no relation": ("arc_type", 0, 9, "arc_type.npy has a relation outside 0..2"),
-    "features": ("features/author", 0, 7.5, "features/author.npy does not hold"),
-}
+SPOILED = [  # the last arc is of an author
+    ("arc_type", -1, 1, "is of the relation paper,cites,paper, whose source"),
+    ("arc_type", 0, 0, "is of the relation author,writes,paper, whose source"),
+    ("arc_type", 0, 9, "arc_type.npy has a relation outside 0..2"),
+    ("features/author", 0, 7.5, "features/author.npy does not hold"),
+]
+MANIFESTS = [
+    ("vertex_types", {"paper": 4, "author": 3}, "have 7 vertices, not 9"),
+    ("relations", [["a", "b", "c"]], "a,b,c is no relation of its vertex types"),
+    ("relations", [list(WRITES)] * 2, "no relations, too many, or one twice"),
+    ("vertex_types", {"../x": 9}, "'../x' is no name of a vertex type"),
+    ("type_features", {"x": 1}, "features of 'x', which is no vertex type"),
+    ("type_features", {"paper": 7}, "features/paper.npy holds float32"),
+]
 
 
-@pytest.mark.parametrize("case", SPOILED)
-def test_a_damaged_folder_is_refused(folder, case):
+def test_a_damaged_folder_is_refused(folder):
     assert "in order" in run("check", folder).stdout
-    *change, message = SPOILED[case]
-    change_array(folder, *change)
-    assert message in run("check", folder, code=2).stderr
-
-
-MANIFESTS = {
-    "counts": ({"vertex_types": {"paper": 4, "author": 3}}, "have 7 vertices, not 9"),
-    "unknown type": ({"relations": [["a", "b", "c"]]}, "a,b,c is no relation of its vertex types"),
-    "twice": ({"relations": [list(WRITES)] * 2}, "no relations, too many, or one twice"),
-    "path": ({"vertex_types": {"../x": 9}}, "'../x' is no name of a vertex type"),
-    "features": ({"type_features": {"x": 1}}, "features of 'x', which is no vertex type"),
-    "columns": ({"type_features": {"paper": 7}}, "features/paper.npy holds float32"),
-}
-
-
-@pytest.mark.parametrize("case", MANIFESTS)
-def test_a_manifest_that_contradicts_itself_is_refused(folder, case):
-    change, message = MANIFESTS[case]
-    change_json(folder / "manifest.json", **change)
-    assert message in refused("info", folder)
+    for name, at, value, message in SPOILED:
+        good = (folder / f"{name}.npy").read_bytes()
+        change_array(folder, name, at, value)
+        assert message in run("check", folder, code=2).stderr
+        (folder / f"{name}.npy").write_bytes(good)
+    good = (folder / "manifest.json").read_text()
+    for key, value, message in MANIFESTS:
+        change_json(folder / "manifest.json", **{key: value})
+        assert message in refused("info", folder)
+        (folder / "manifest.json").write_text(good)
 
 
 def test_many_relations_take_two_bytes(tmp_path):
@@ -162,30 +152,24 @@ def test_many_relations_take_two_bytes(tmp_path):
     refuses("65,537 relations are more", relation_dtype, 65537)
 
 
-REVERSED = {
-    "by name": ({WRITES: [(0, 0)], WRITES.reverse(): [(0, 0)]}, [], "writes,paper has a reverse"),
-    "other name": (
-        {WRITES: [(0, 1)], Relation("paper", "by", "author"): [(1, 0)]}, [], "reverse: paper,by",
+BY = Relation("paper", "by", "author")
+REVERSED = [  # relations, what is added, what is said
+    ({WRITES: [(0, 0)], WRITES.reverse(): [(0, 0)]}, [], "writes,paper has a reverse"),
+    ({WRITES: [(0, 1)], BY: [(1, 0)]}, [], "reverse: paper,by"),
+    (
+        {WRITES: [(i % 5, i % 7) for i in range(30)], BY: [(i % 7, i % 5) for i in range(29)]},
+        [],
+        "reverse: paper,by,author, with 96.3% of its edges",
     ),
-    "nearly": (
-        {
-            WRITES: [(i % 5, i % 7) for i in range(30)],
-            Relation("paper", "by", "author"): [(i % 7, i % 5) for i in range(29)],
-        }, [], "reverse: paper,by,author, with 96.3% of its edges",
-    ),
-    "other arcs": (
-        {WRITES: [(0, 1)], Relation("paper", "by", "author"): [(2, 0)]},
-        ["paper,rev_writes,author", "author,rev_by,paper"], "",
-    ),
-    "symmetric": ({CITES: [(0, 1), (1, 0), (2, 2)]}, [], "paper,cites,paper is symmetric"),
-    "one type": ({CITES: [(0, 1)]}, ["paper,rev_cites,paper"], ""),
-    "no arcs": ({WRITES: [], CITES: [(0, 1), (1, 0)]}, ["paper,rev_writes,author"], ""),
-}  # fmt: skip
+    ({WRITES: [(0, 1)], BY: [(2, 0)]}, ["paper,rev_writes,author", "author,rev_by,paper"], ""),
+    ({CITES: [(0, 1), (1, 0), (2, 2)]}, [], "paper,cites,paper is symmetric"),
+    ({CITES: [(0, 1)]}, ["paper,rev_cites,paper"], ""),
+    ({WRITES: [], CITES: [(0, 1), (1, 0)]}, ["paper,rev_writes,author"], ""),
+]
 
 
-@pytest.mark.parametrize("case", REVERSED)
-def test_reverses_are_added_once(case):
-    ends, added, told = REVERSED[case]
+@pytest.mark.parametrize(("ends", "added", "told"), REVERSED, ids=range(len(REVERSED)))
+def test_reverses_are_added_once(ends, added, told):
     said: list[str] = []
     graph, facts = build_typed(source_of(ends), reverse=True, report=said.append)
     assert facts["reverse"] == added
@@ -236,19 +220,6 @@ def test_triples_and_their_pairs_have_one_numbering(tmp_path, monkeypatch):
         ("2 relations are called 'cites'", {"": np.array(["cites"])}, "f", twice),
     ):
         refuses(told, number_relations, *given)
-
-
-def test_integer_triples_in_parquet(tmp_path):
-    table = pa.table({"head": [5, 5, 9], "rel": [40, 2, 40], "tail": [9, 7, 5]})
-    parquet.write_table(table, tmp_path / "t.parquet")
-    words = (tmp_path / "t.parquet", tmp_path / "t.graph", "--columns", "source,relation,target")
-    run("import", *words, "--reverse")
-    graph = open_graph(tmp_path / "t.graph").graph
-    assert graph.ids.tolist() == [5, 7, 9]
-    assert relations_of(graph) == {
-        "entity,2,entity": [(0, 1)], "entity,40,entity": [(0, 2), (2, 0)],
-        "entity,rev_2,entity": [(1, 0)],
-    }  # fmt: skip
 
 
 def test_arrays_with_relations(tmp_path):
@@ -306,22 +277,22 @@ def test_tables(tmp_path, monkeypatch):
         assert open_graph("b.graph").manifest.data_id == stored.manifest.data_id
 
 
-IDS = {  # arcs, a table, options, ids
-    "numbers": ("7,1\n8,2\n", "7\n8\n", [], ["7", "8"]),
-    "zeros": ("007,1\n08,2\n", "007\n08\n", [], ["007", "08"]),
-    "zeros in arcs only": ("007,1\n7,2\n", None, [], ["007", "7"]),
-    "a text in the table": ("07,1\n10,2\n", "10\n07\nx\n", [], ["10", "07", "x"]),
-    "texts in arcs": ("x,1\n10,2\n", None, [], ["10", "x"]),
-    "as texts": ("7,1\n10,2\n", None, ["--string-ids"], ["10", "7"]),
-    "a table as texts": ("07,1\n10,2\n", "10\n07\n", ["--string-ids"], ["10", "07"]),
-}
+IDS = [  # arcs, a table, options, ids
+    ("7,1\n8,2\n", "7\n8\n", [], ["7", "8"]),
+    ("007,1\n08,2\n", "007\n08\n", [], ["007", "08"]),
+    ("007,1\n7,2\n", None, [], ["007", "7"]),
+    ("07,1\n10,2\n", "10\n07\nx\n", [], ["10", "07", "x"]),
+    ("x,1\n10,2\n", None, [], ["10", "x"]),
+    ("7,1\n10,2\n", None, ["--string-ids"], ["10", "7"]),
+    ("07,1\n10,2\n", "10\n07\n", ["--string-ids"], ["10", "07"]),
+]
 
 
 def test_ids_stay_as_they_are_written(tmp_path, monkeypatch):
     """Ids of the other type are numbers, whatever stands beside them."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "c.csv").write_text("source,target,weight\n1,2,0.5\n2,10,1\n")
-    for arcs_of_a, table, more, expected in IDS.values():
+    for arcs_of_a, table, more, expected in IDS:
         (tmp_path / "w.csv").write_text(f"source,target\n{arcs_of_a}")
         words = ["--relation", "a,w,p=w.csv", "--relation", "p,c,p=c.csv", *more]
         if table is not None:
@@ -360,18 +331,18 @@ def test_columns_are_called_as_the_types(tmp_path, monkeypatch):
 
 
 WRITTEN = ["--relation", "author,writes,paper=writes.csv"]
-TABLES = {
-    "no relation": (["--nodes", "a=3"], "there are no relations"),
-    "form": (["--relation", "a,b=x.csv"], "'a,b' is no relation"),
-    "no file": (["--relation", "a,b,c=x.csv"], "there is no file x.csv"),
-    "unknown vertex": ([*WRITTEN, "--nodes", "paper=1"], "there is no paper 'p1'"),
-    "undirected": ([*WRITTEN, "--undirected"], "--reverse"),
-    "columns": (["--relation", "a,b,c=bare.csv"], "or the first two a and c"),
-    "columns given": ([*WRITTEN, "--columns", "source,target"], "name their columns in a header"),
-    "no arcs": (["--relation", "a,b,c=none.csv"], "no relation has an arc"),
-    "no header": ([*WRITTEN, "--nodes", "paper=bare.csv"], "the first line names the columns"),
-    "twice": (["--relation", "a,b,c=writes.csv"] * 2, "--relation a,b,c is given twice"),
-}
+TABLES = [
+    (["--nodes", "a=3"], "there are no relations"),
+    (["--relation", "a,b=x.csv"], "'a,b' is no relation"),
+    (["--relation", "a,b,c=x.csv"], "there is no file x.csv"),
+    ([*WRITTEN, "--nodes", "paper=1"], "there is no paper 'p1'"),
+    ([*WRITTEN, "--undirected"], "--reverse"),
+    (["--relation", "a,b,c=bare.csv"], "or the first two a and c"),
+    ([*WRITTEN, "--columns", "source,target"], "name their columns in a header"),
+    (["--relation", "a,b,c=none.csv"], "no relation has an arc"),
+    ([*WRITTEN, "--nodes", "paper=bare.csv"], "the first line names the columns"),
+    (["--relation", "a,b,c=writes.csv"] * 2, "--relation a,b,c is given twice"),
+]
 
 
 def test_tables_that_are_no_graph(tmp_path, monkeypatch):
@@ -379,7 +350,7 @@ def test_tables_that_are_no_graph(tmp_path, monkeypatch):
     write_tables(tmp_path)
     (tmp_path / "bare.csv").write_text("x,y,val\nann,p1,zzz\n")
     (tmp_path / "none.csv").write_text("a,c\n")
-    for words, message in TABLES.values():
+    for words, message in TABLES:
         assert message in refused("import", ".", "g.graph", *words)
     (tmp_path / "e.txt").write_text("0 1\n")
     assert "is no folder" in refused("import", "e.txt", "g.graph", *WRITTEN)
@@ -461,49 +432,45 @@ def test_a_network_reads_features_of_types_side_by_side(folder):
     assert inputs_of(open_graph(folder).graph).shape == (9, 4)
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet"])
-@pytest.mark.parametrize("ids", [["U1", "U2"], [0, 1]], ids=["texts", "numbers"])
+@pytest.mark.parametrize(("form", "ids"), [("csv", ["U1", "U2"]), ("parquet", [0, 1])])
 def test_columns_called_as_types_have_their_ids_everywhere(tmp_path, monkeypatch, form, ids):
     monkeypatch.chdir(tmp_path)
+    items = ids[::-1]
+    Path("split").mkdir()
 
     def write(name, **columns):
-        Path(name).parent.mkdir(exist_ok=True)
         save = {"csv": csv.write_csv, "parquet": parquet.write_table}[form]
         save(pa.table(columns), f"{name}.{form}")
 
     def of_users():
-        """The first features, in the order of the ids."""
+        """Their first features, in the order of the ids."""
         graph = open_graph("g.graph").graph
-        first = graph.vertex_types.range("user").start
-        order = slice(None) if graph.ids is None else np.argsort(graph.ids[first : first + 2])
-        return graph, graph.features_of("user")[order, 0].tolist()
+        own = graph.vertex_types.range("user")
+        order = slice(None) if graph.ids is None else np.argsort(graph.ids[own.start : own.stop])
+        return graph.features_of("user")[order, 0].tolist()
 
-    items = ids[::-1]
     write("buys", user_id=ids, item_id=items, quantity=[1, 2])
-    write("users", age=[3, 4], user_id=ids[::-1])
-    for mask, user, item in (("train", 0, 0), ("valid", 1, 1), ("test", 1, 0)):
+    write("users", age=[3, 4], user_id=items)
+    ends = {"train": (0, 0), "valid": (1, 1), "test": (1, 0)}
+    for mask, (user, item) in ends.items():
         write(f"split/{mask}", user_id=[ids[user]], item_id=[items[item]])
     tables = ("--relation", f"user,buys,item=buys.{form}", "--nodes", f"user=users.{form}")
     run("import", ".", "g.graph", *tables)
-    graph, found = of_users()
-    assert found == [4, 3]
+    assert of_users() == [4, 3]
+    graph = open_graph("g.graph").graph
     run("pairs", "g.graph", "--from", "split")
     pairs = read_pairs("g.graph", "links")
-    for mask, user, item in (("train", 0, 0), ("val", 1, 1), ("test", 1, 0)):
-        ends = pairs.positives[mask][0]
-        wanted = (("user", ids[user]), ("item", items[item]))
-        if graph.ids is None:
-            starts = [graph.vertex_types.range(type).start for type, _ in wanted]
-            assert (ends - starts).tolist() == [value for _, value in wanted]
-        else:
-            assert graph.ids[ends].tolist() == [f"{type}:{value}" for type, value in wanted]
-    write("x", f=[1.5, 2.5], user_id=ids[::-1])
+    names = np.array(graph.ids if graph.ids is not None else [f"user:{i}" for i in ids])
+    names = names if graph.ids is not None else np.append(names, [f"item:{i}" for i in ids])
+    for mask, (user, item) in zip(("train", "val", "test"), ends.values(), strict=True):
+        found = names[pairs.positives[mask][0]].tolist()
+        assert found == [f"user:{ids[user]}", f"item:{items[item]}"]
+    write("x", f=[1.5, 2.5], user_id=items)
     run("attach", "g.graph", "--features", f"user=x.{form}")
-    assert of_users()[1] == [2.5, 1.5]
+    assert of_users() == [2.5, 1.5]
     np.save("x.npy", np.array([[7.5], [8.5]]))
-    rows, more = ("attach", "g.graph", "--features", "user=x.npy"), ()
+    rows = ("attach", "g.graph", "--features", "user=x.npy")
     if graph.ids is not None:
         assert "not clear which vertex a row is of" in refused(*rows)
-        more = ("--ids", "sorted")
-    run(*rows, *more)
-    assert of_users()[1] == [7.5, 8.5]
+    run(*rows, *["--ids", "sorted"] * (graph.ids is not None))
+    assert of_users() == [7.5, 8.5]
