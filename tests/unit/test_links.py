@@ -91,15 +91,6 @@ def test_negatives_are_distinct_and_no_arcs(graph, directed, seed, each):
     np.testing.assert_array_equal(half, drawn[: free // 2])
 
 
-def test_negatives_are_uniform():
-    graph, counts = from_arcs(6, [(0, 1), (1, 0), (2, 3)]), np.zeros(36)
-    for seed in range(3000):
-        counts[links.non_arcs(graph, 2, False, links.key(seed, 1))] += 1
-    free = counts[counts > 0]
-    assert len(free) == 13
-    assert abs(free - 6000 / 13).max() < 5 * np.sqrt(6000 / 13)
-
-
 def test_a_split_depends_on_the_seed_only(monkeypatch):
     graph = random_graph(80, 900)
     made = split_pairs(graph, SHARES, 3, negatives=2)
