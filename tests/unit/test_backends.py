@@ -1,11 +1,9 @@
 """Tools and the pipeline around them, on small graphs; fake tools that misbehave."""
 
-import signal
 import sys
 import textwrap
 import warnings
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -28,7 +26,6 @@ from partition.pipeline.adding import PartitionWarning, add_partition, refine_pa
 from partition.pipeline.portfolio import add_best
 from partition.pipeline.solving import make_parts
 from partition.refinement.objective import Objective
-from partition.reporting.comparison import compare
 
 
 def variants():
@@ -253,77 +250,6 @@ def test_a_part_left_empty_is_filled_and_noise_is_swallowed(folder, fake, capfd)
     assert capfd.readouterr() == ("", "")
 
 
-def test_ctrl_c_kills_the_tool(fake, tmp_path, monkeypatch):
-    fake("import os, time; open(PID, 'w').write(str(os.getpid())); time.sleep(60)".replace(
-        "PID", repr(str(tmp_path / "pid"))
-    ))  # fmt: skip
-    waited = solving.run_apart
-
-    def interrupted(*args, **kwargs):
-        signal.signal(signal.SIGALRM, signal.default_int_handler)
-        signal.setitimer(signal.ITIMER_REAL, 0.8)
-        return waited(*args, **kwargs)
-
-    monkeypatch.setattr(solving, "run_apart", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        make_parts(random_graph(40, 150), "fake", 2)
-    pid = tmp_path / "pid"
-    assert not pid.exists() or not Path("/proc", pid.read_text()).exists()
-
-
-def test_part_files_of_other_numbers(tmp_path):
-    file = tmp_path / "parts.txt"
-    file.write_text("1\n3\n2\n")
-    caught = refuses("no vertex in part 0\n  hint: --first 1 if", read_parts, file, 3)
-    assert "-k 4 if part 0 is meant to be empty" in caught.hint
-    refuses(r"part 3 is not one of 0..2\n  hint: --first 1", read_parts, file, 3, 3)
-    assert read_parts(file, 3, first=1).tolist() == read_parts(file, 3, 3, 1).tolist() == [0, 2, 1]
-    assert read_parts(file, 3, 4).tolist() == [1, 3, 2]
-    refuses(r"part 3 is not one of 1..2", read_parts, file, 3, 2, 1)
-    for text, first, empty, k in (("0 2 4", 0, 1, 5), ("5 5 5", 0, 0, 6), ("1 2 4", 1, 3, 4)):
-        file.write_text(text)
-        caught = refuses(f"no vertex in part {empty}", read_parts, file, 3, first=first)
-        assert caught.hint == f"-k {k} if part {empty} is meant to be empty"
-        assert read_parts(file, 3, k, first).max() == k - 1
-
-
-def test_read_parts(tmp_path):
-    file = tmp_path / "parts.txt"
-    file.write_text("0\n2\r\n 1 \n\n")
-    assert read_parts(file, 3).tolist() == [0, 2, 1]
-    for text, message in {
-        "0\n1\n": "has 2 part numbers, the graph has 3",
-        "": "has 0 part numbers",
-        "0 1\n2 0\n": "has 4 part numbers",
-        "0 1\nx 2\n": "line 2: 'x' is not a part number",
-        "0\nx\n1\n": "line 2: 'x' is not a part number",
-        "0\n\n1\n": "line 2: '' is not a part number",
-        "0\n1.5\n1\n": "line 2: '1.5' is not a part number",
-        "0\n1\n-1\n": r"line 3: part -1 is not one of 0..2",
-        "0\n3\n1\n": r"line 2: part 3 is not one of 0..2",
-        "0\n99999999999999999999\n1\n": "line 2: '99999999999999999999' is not a part number",
-    }.items():
-        file.write_text(text)
-        refuses(message, read_parts, file, 3, 3)
-    refuses("cannot read", read_parts, tmp_path / "none", 3)
-
-
-def test_compare_with_a_stored_and_a_computed_yardstick(folder):
-    add_partition(folder, "block", 2)
-    (row,) = compare(folder)
-    assert row["baseline"] == "rp, seed 0, computed"
-    add_partition(folder, "rp", 2, seed=7, name="mine")
-    add_partition(folder, "block", 4)
-    rows = {row["name"]: row for row in compare(folder, direction="out")}
-    block, mine = rows["block-2"], rows["mine"]
-    assert list(rows)[-1] == "block-4"
-    assert (block["baseline"], mine["baseline"], block["direction"]) == ("mine", "mine", "out")
-    assert set(mine["relative"].values()) <= {1.0, None}
-    assert block["relative"]["volume"] == pytest.approx(block["volume"] / mine["volume"])
-    assert [row["name"] for row in compare(folder, ["mine"])] == ["mine"]
-    refuses("unknown partition", compare, folder, ["yours"])
-
-
 def test_a_time_limit_leaves_time_for_what_follows_a_tool(monkeypatch):
     shares = []
     monkeypatch.setattr(Deadline, "part", lambda self, share, **_: shares.append(share) or self)
@@ -348,3 +274,38 @@ def test_a_tool_in_this_process_that_raises_is_one_line(folder, fake, monkeypatc
     monkeypatch.setattr(solving, "choose_tool", lambda model, name: ("fake", tool))
     message = r"the tool 'fake' failed: RuntimeError: no luck \(fake_tool.py, line 5\)"
     refuses(message, make_parts, random_graph(40, 150), "fake", 2)
+
+
+PARTS = [  # the text, k, first, and the parts or what is told
+    ("0\n2\r\n 1 \n\n", None, 0, [0, 2, 1]),
+    ("1\n3\n2\n", 3, 1, [0, 2, 1]),
+    ("1\n3\n2\n", None, 1, [0, 2, 1]),
+    ("1\n3\n2\n", 4, 0, [1, 3, 2]),
+    ("1\n3\n2\n", None, 0, "no vertex in part 0\n  hint: --first 1 if"),
+    ("1\n3\n2\n", 3, 0, "part 3 is not one of 0..2\n  hint: --first 1"),
+    ("1\n3\n2\n", 2, 1, "part 3 is not one of 1..2"),
+    ("0 2 4", None, 0, "no vertex in part 1\n  hint: -k 5 if part 1 is meant to be empty"),
+    ("5 5 5", None, 0, "no vertex in part 0\n  hint: -k 6 if part 0 is meant to be empty"),
+    ("1 2 4", None, 1, "no vertex in part 3\n  hint: -k 4 if part 3 is meant to be empty"),
+    ("1 2 4", 4, 1, [0, 1, 3]),
+    ("0\n1\n", 3, 0, "has 2 part numbers, the graph has 3"),
+    ("", 3, 0, "has 0 part numbers"),
+    ("0 1\n2 0\n", 3, 0, "has 4 part numbers"),
+    ("0 1\nx 2\n", 3, 0, "line 2: 'x' is not a part number"),
+    ("0\nx\n1\n", 3, 0, "line 2: 'x' is not a part number"),
+    ("0\n\n1\n", 3, 0, "line 2: '' is not a part number"),
+    ("0\n1.5\n1\n", 3, 0, "line 2: '1.5' is not a part number"),
+    ("0\n1\n-1\n", 3, 0, "line 3: part -1 is not one of 0..2"),
+    ("0\n3\n1\n", 3, 0, "line 2: part 3 is not one of 0..2"),
+    ("0\n99999999999999999999\n1\n", 3, 0, "line 2: '99999999999999999999' is not a part"),
+]
+
+
+def test_files_of_parts(tmp_path):
+    for text, k, first, found in PARTS:
+        (file := tmp_path / "parts.txt").write_text(text)
+        if isinstance(found, str):
+            refuses(found, read_parts, file, 3, k, first)
+        else:
+            assert read_parts(file, 3, k, first).tolist() == found
+    refuses("cannot read", read_parts, tmp_path / "none", 3)

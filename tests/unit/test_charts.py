@@ -97,17 +97,6 @@ def test_the_tip_of_a_curve_has_its_numbers():
     assert len(tip["places"]) == 2
 
 
-def test_cells_side_by_side_are_one_rectangle_and_darker_ones_lie_over_it():
-    values = np.array([[1.0, 1.0, 4.0], [np.nan, 4.0, 4.0]])
-    names = ["a", "b", "c"]
-    drawn = draw(HeatMap("k", "T", *LABELS, values, names[:2], names, names[:2], names))
-    cells = [e for e in ElementTree.fromstring(drawn) if e.get("class", "").startswith("q")]
-    paths = [e.get("d").count("M") for e in cells if e.tag == "path"]
-    assert paths == [2] * 10
-    widths = [re.findall(r"h([\d.]+)v", e.get("d")) for e in cells if e.tag == "path"]
-    assert float(widths[0][0]) > 2.9 * float(widths[-1][0])
-
-
 def test_a_page_is_one_file_whose_texts_are_texts():
     table = Table(EVIL, [EVIL, "n"], [[EVIL, 1.0], [EVIL, 2.0]], EVIL, {1: "low"}, sorts=True)
     section = Section("s", EVIL, EVIL, figures=every_figure(EVIL), tables=[table], notes=[EVIL])

@@ -83,21 +83,6 @@ def test_order_numbering_and_other_pairs_do_not_matter(case, random, sparse):
         np.testing.assert_array_equal(alone, summed[mine])
 
 
-def test_stars():
-    def of(rows, columns):
-        rows, columns = np.array(rows, int), np.array(columns, int)
-        return summed_entries(rows, columns, np.zeros(len(rows), int), np.ones(len(rows), int))
-
-    assert of([], []).shape == (0,)
-    assert not of([0, 1, 2], [5, 5, 5]).any()  # one column: its row
-    assert of([0, 0, 0], [5, 6, 7]).all()  # one row: its sum
-    assert of([0, 0, 0, 1, 1, 1], [5, 6, 7] * 2).all()  # two rows and three columns
-    assert not of([0, 1, 2] * 2, [5, 5, 5, 6, 6, 6]).any()
-    assert not of([0], [5]).any()  # either: the row
-    # Row 0 and column 5 are both in the cover; their common entry is served by the row.
-    assert of([0, 0, 0, 1, 2], [5, 6, 7, 5, 5]).tolist() == [False, True, True, False, False]
-
-
 def test_long_paths():
     """Alternating paths as long as the graph: the columns at both ends have no mate."""
     m = 20_000

@@ -5,14 +5,11 @@ import os
 import pickle
 import resource
 import shutil
-import signal
-import subprocess
-import sys
 import zipfile
 
 import numpy as np
 import pytest
-from command_line import refused, run
+from command_line import refused
 from refusals import refuses
 
 from partition import records
@@ -116,54 +113,6 @@ def test_pickles_are_not_loaded(tmp_path):
         for read in (read_features, read_labels):
             refuses(message, read, tmp_path / name)
     assert not (tmp_path / "sprung").exists()
-
-
-def test_control_characters_of_files_are_not_printed(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    nasty = "\x1b]0owned\x07\x9b2J"
-    (tmp_path / "e.csv").write_text(f"{nasty},b\nb,{nasty}\n")
-    (tmp_path / "l.csv").write_text(f"{nasty}\nb\n")
-    (tmp_path / "x.csv").write_text(f"1,{nasty}\n2,3\n")
-    shown = run("import", "e.csv", "g.graph", "--labels", "l.csv", "--ids", "sorted").output
-    shown += run("info", "g.graph").output
-    shown += refused("attach", "g.graph", "--features", "x.csv")
-    shown += refused("import", "l.csv", "h.graph")
-    assert "\x1b" not in shown
-    assert "\x9b" not in shown
-    assert "\\x1b]0owned" in shown
-
-
-SLOW = """
-import sys, time
-import numpy
-from partition.cli.main import main
-save = numpy.save
-numpy.save = lambda *a, **more: save(*a, **more) or print("saved", flush=True) or time.sleep(60)
-main()
-"""
-
-
-def test_an_import_that_is_ended_leaves_nothing(tmp_path):
-    (tmp_path / "e.txt").write_text("0 1\n1 2\n")
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", SLOW, "import", "e.txt", "g.graph"],
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL),
-        )
-        assert process.stdout.readline() == "saved\n"
-        assert len(os.listdir(tmp_path)) == 2
-        process.send_signal(number)
-        _, message = process.communicate(timeout=60)
-        if number == signal.SIGTERM:
-            assert (process.returncode, message) == (128 + number, "")
-            assert os.listdir(tmp_path) == ["e.txt"]
-    assert len(os.listdir(tmp_path)) == 2  # nobody can clean up after a SIGKILL but the next
-    run("import", tmp_path / "e.txt", tmp_path / "g.graph")
-    assert sorted(os.listdir(tmp_path)) == ["e.txt", "g.graph"]
 
 
 def test_a_full_disk_is_noticed_before_anything_is_written(tmp_path, monkeypatch):

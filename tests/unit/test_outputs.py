@@ -5,10 +5,8 @@ from pathlib import Path
 import pytest
 from refusals import refuses
 
-from gcnmpi.options.config import from_table
-from gcnmpi.options.outputs import WEIGHTS, Training, check_distinct, check_suffix
-from gcnmpi.report.outcome import print_run
-from gcnmpi.run.record import Epoch, make_folder
+from gcnmpi.options.outputs import WEIGHTS, check_distinct, check_suffix
+from gcnmpi.run.record import make_folder
 from partition.errors import UserError
 from partition.records import make_room_for
 
@@ -47,24 +45,3 @@ def test_results_stay_out_of_graph_folders(tmp_path):
     assert (graph / "labels.npy").read_bytes() == b"x"
     assert len(list(graph.iterdir())) == 3
     make_room_for(tmp_path / "labels.npy")
-
-
-def test_the_end_of_a_run_in_a_few_lines(capsys):
-    epochs = []
-    for k in (1, 2, 3):
-        values = {"train": 0.5, "val": 0.25 * (3 - abs(k - 2)), "test": 0.1 * k}
-        metrics = {f"{mask}_accuracy": value for mask, value in values.items()}
-        epochs.append(Epoch(k, 1 / k, metrics, 40.0))
-    end = {"best_epoch": 2, "seconds_per_epoch": 40.0}
-    asked = Training(
-        Path("g.graph"), None, from_table({}), None, Path("w.npz"), Path("b.npz"), "auto"
-    )
-    print_run(asked, Path("runs/r"), epochs, end, 3725.4)
-    assert capsys.readouterr().out.splitlines() == [
-        "trained 3 epochs in 0:02:00, 40 s per epoch; the command took 1:02:05",
-        "last    epoch 3: loss 0.3333  train 0.500  val 0.500  test 0.300",
-        "best    epoch 2: loss 0.5000  train 0.500  val 0.750  test 0.200 (highest validation "
-        "accuracy)",
-        "record  runs/r/run.jsonl",
-        "weights w.npz (last), b.npz (best)",
-    ]

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from refusals import refuses
-from traced import takes_less_than
 
 from partition.graph.graph import arcs, symmetry
 from partition.importing.assemble import build_graph
@@ -100,43 +99,6 @@ def test_planetoid_refuses(tmp_path):
     assert read_source(prefix).labels[:6].tolist() == [-1] * 6
     (tmp_path / "ind.toy.ty").unlink()
     refuses(r"there is no file .*ind\.toy\.ty", read_source, prefix)
-
-
-def _of_array(shape, dtype=("f4", 0, 1), raw=b"", state=True):
-    """The instructions of an array of that shape, dtype and bytes."""
-    parts = pickle.dumps((1, shape, None, False, raw), 2)[2:-1]
-    kind = b"cnumpy\ndtype\n" + pickle.dumps(dtype, 2)[2:-1] + b"R"
-    array = b"cnumpy.core.multiarray\n_reconstruct\n)R"
-    return array + (parts.replace(b"N", kind, 1) + b"b" if state else b"")
-
-
-NESTED = b")" + b"2\x86" * 40  # a tuple of 2⁴⁰ leaves
-HOSTILE = {
-    "a nested key": b"}" + NESTED + b"K\1s",
-    "a nested state": b"cscipy.sparse.csr\ncsr_matrix\n)\x81]" + NESTED + b"ab",
-    "a nested shape": _of_array(()).replace(b"(K\1)", b"(K\1" + NESTED),
-    "a shape beyond 64 bits": _of_array((0, 2**100)),
-    "a count of bytes": _of_array((10**12,), raw=10**12),
-    "no state": _of_array((1,), state=False),
-    "a matrix without a state": b"cscipy.sparse.csr\ncsr_matrix\n)\x81",
-    "a matrix of a number": b"cscipy.sparse.csr\ncsr_matrix\n)\x81K\1b",
-    "attributes of a function": b"c_codecs\nencode\n}X\1\0\0\0aK\1sb",
-    "bytes that are not there": b"\x96" + (1 << 40).to_bytes(8, "little"),
-    "a nested dtype": b"cnumpy\ndtype\n" + NESTED + b"R",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("part", ["allx", "graph"])
-@pytest.mark.parametrize("case", HOSTILE)
-def test_a_small_planetoid_file_neither_hangs_nor_grows(tmp_path, case, part):
-    raw = b"\x80\2" + HOSTILE[case] + b"."
-    prefix = write_planetoid(tmp_path, planetoid_parts() | {part: raw})
-
-    def refused():
-        found = refuses(rf"toy\.{part} ", read_source, prefix)
-        assert len(found.message) < 400
-
-    assert takes_less_than(4 << 20, refused)
 
 
 # n, arcs and edges without loops from shared/data/README.md; unlabelled; homophily of the simple
