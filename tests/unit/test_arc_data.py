@@ -12,7 +12,6 @@ from ogb_folders import rows
 from pyarrow import parquet
 from small_graphs import make_folder
 
-import gcnmpi
 from partition.errors import UserError
 from partition.graph.aggregation import aggregation_matrix
 from partition.graph.graph import arcs, merged
@@ -245,18 +244,3 @@ def test_arrays_of_a_program(tmp_path):
     assert data.masks["train"].tolist() == [True, True, True, False, False, False, False]
     with pytest.raises(UserError, match="arc_features has 3 rows, there are 7 arcs"):
         import_arrays(tmp_path / "h.graph", ENDS, arc_features=np.ones(3))
-
-
-def test_pyg_gets_data_of_arcs_back():
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("torch_geometric")
-    graph = gcnmpi.graph.from_arrays(ENDS, n=4, arc_features=np.arange(7.0), arc_labels=ENDS[0] % 2)
-    data = graph.to_pyg()
-    assert data.edge_attr[:, 0].tolist() == [0, 1, 4, 3, 5]
-    assert data.edge_label.tolist() == [0, 1, 0, 0, 1]
-    assert data.edge_ids.dtype == torch.int64
-    assert gcnmpi.graph.from_object(data).manifest.weighted, "an edge_attr of one column"
-    again = gcnmpi.graph.from_object(data, arc_features="edge_attr")
-    assert not again.manifest.weighted
-    np.testing.assert_array_equal(again.arc_data.features, graph.arc_data.features)
-    assert again.arc_data.labels.tolist() == data.edge_label.tolist()

@@ -1,7 +1,6 @@
 """The aggregation matrix against dense matrices written down entry by entry."""
 
 import math
-from itertools import product
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from refusals import refuses
 from small_graphs import from_arcs, random_graph
 
-from partition.graph.aggregation import NORMALIZATIONS, aggregation_matrix, normalised, row_sums
+from partition.graph.aggregation import aggregation_matrix, normalised, row_sums
 from partition.graph.graph import Graph, chunks, symmetry
 
 
@@ -69,12 +68,6 @@ def test_aggregation_matrix(case, direction, self_loops, normalize):
     assert matrix.has_sorted_indices
 
 
-def test_an_existing_loop_keeps_its_weight():
-    graph = weighted(from_arcs(2, [(0, 0), (0, 1)]), [5.0, 2.0])
-    matrix = aggregation_matrix(graph, "in", normalize="none").toarray()
-    np.testing.assert_array_equal(matrix, [[5, 0], [2, 1]])
-
-
 def test_negative_row_sums_need_another_normalisation():
     graph = weighted(from_arcs(2, [(0, 1)]), [-4.0])
     refuses(r"graph\.normalize = 'sym'", aggregation_matrix, graph)
@@ -127,16 +120,6 @@ def test_symmetric_weights_stay_symmetric_to_the_bit():
     graph = Graph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data)
     dense = aggregation_matrix(graph).toarray()
     assert (dense == dense.T).all()
-
-
-def test_graphs_without_arcs():
-    for n, self_loops, normalize in product((0, 1, 4), (False, True), NORMALIZATIONS):
-        for graph in (from_arcs(n, []), weighted(from_arcs(n, []), [])):
-            matrix = aggregation_matrix(graph, "in", self_loops, normalize)
-            np.testing.assert_array_equal(matrix.toarray(), self_loops * np.eye(n))
-            assert matrix.dtype == np.float64
-        sums = row_sums(np.empty(0, np.int32), None, n)
-        assert (sums.dtype, sums.tolist()) == (np.float64, [0.0] * n)
 
 
 def test_degrees_may_be_integers():

@@ -114,22 +114,6 @@ def test_folders_that_cannot_be_written_to(tmp_path, monkeypatch):
     assert "Read-only file system" in refused(tmp_path)
 
 
-def test_a_lock_of_another_users_where_there_are_no_locks(tmp_path, monkeypatch):
-    """Who may only read a folder is refused while it is replaced, and reads it otherwise."""
-    denied = raising(OSError(errno.EACCES, "Permission denied"))
-    monkeypatch.setattr(locks.fcntl, "flock", NO_LOCKS)
-    with folder_lock(tmp_path, "owner", exclusive=False):
-        monkeypatch.setattr(locks.Path, "write_text", denied)
-        with folder_lock(tmp_path, "reader", exclusive=False):
-            pass
-        assert "Permission denied" in refused(tmp_path)
-        monkeypatch.undo()
-    monkeypatch.setattr(locks.fcntl, "flock", NO_LOCKS)
-    with folder_lock(tmp_path, "owner"):
-        monkeypatch.setattr(locks.Path, "write_text", denied)
-        assert "in use: owner" in refused(tmp_path, exclusive=False)
-
-
 def test_no_folder_and_odd_things_in_the_place_of_locks(tmp_path):
     assert "there is no folder" in refused(tmp_path / "none")
     (tmp_path / ".file").write_text("")

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import refuses
 from small_graphs import from_arcs, random_graph
 
 from partition.deadline import Deadline
 from partition.graph.graph import Graph, row_sizes
 from partition.graph.metrics import measure
 from partition.importing.synthetic import rmat, sbm
-from partition.models.hypergraph import HypergraphModel, connectivity, hypergraph_model
+from partition.models.hypergraph import connectivity, hypergraph_model
 from partition.refinement import core
 from partition.refinement.batches import refine_for_batches
 from partition.refinement.levels import cluster, contract, finest_level, new_state
@@ -182,16 +181,6 @@ def test_a_deadline_ends_it_and_is_told_of(communities):
         refine(model, start, 8, imbalance=1, effort=0.2, deadline=endless)
         assert (over.decided, endless.decided) == (True, False)
         assert Deadline(1e6, paced=paced).spent() < 0.5 < over.spent() == 1
-
-
-def test_bad_arguments(communities):
-    model = hypergraph_model(communities)
-    refuses("parts for 4000 vertices", refine, model, np.zeros(3, int), 2, error=ValueError)
-    for part in (2, -1):
-        refuses("outside", refine, model, np.full(4000, part), 2, error=ValueError)
-    nets = {"indptr": np.array([0, 2]), "pins": np.array([0, 1]), "owners": np.array([2])}
-    stray = HypergraphModel(weights=np.ones(3, int), **nets)
-    refuses("owner", refine, stray, np.zeros(3, int), 2, error=ValueError)
 
 
 N = 9

@@ -306,30 +306,6 @@ def test_ids_stay_as_they_are_written(tmp_path, monkeypatch):
             assert graph.ids[own.start : own.stop].tolist() == [f"{type}:{one}" for one in ids]
 
 
-def test_columns_are_called_as_the_types(tmp_path, monkeypatch):
-    """Further columns are named, a relation may have no arcs, and all that comes back."""
-    monkeypatch.chdir(tmp_path)
-    texts = {
-        "user,bought,item": "User_ID,item,weight,date\n1,7,0.5,x\n2,8,2,y\n",
-        "user,viewed,item": "source,target\n",
-        "user,seen,item": "user,item\n",
-        "item,sold,user": "itemId;userid;price\n7;1;9.5\n",
-    }
-    words = []
-    for number, (relation, text) in enumerate(texts.items()):
-        (tmp_path / f"{number}.csv").write_text(text)
-        words += ["--relation", f"{relation}={number}.csv"]
-    run("import", ".", "g.graph", *words)
-    stored = open_graph("g.graph")
-    arcs = {"user,bought,item": [(0, 0), (1, 1)], "item,sold,user": [(0, 0)]}
-    assert relations_of(stored.graph) == {name: [] for name in texts} | arcs
-    assert stored.graph.weights.tolist() == [0.5, 2, 1]
-    assert stored.manifest.source["columns"] == "not read: bought: date; sold: price"
-    run("export", "g.graph", "tables")
-    run("import", "tables", "again.graph")
-    assert open_graph("again.graph").manifest.data_id == stored.manifest.data_id
-
-
 WRITTEN = ["--relation", "author,writes,paper=writes.csv"]
 TABLES = [
     (["--nodes", "a=3"], "there are no relations"),

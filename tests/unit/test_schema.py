@@ -1,6 +1,5 @@
 """Types and relations as they are shown, made up, balanced and exported."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +10,7 @@ from typed_graphs import CITES, ENDS, READS, WRITES, relations_of, source_of, ty
 
 import gcnmpi
 from partition.graph.relations import Relation
-from partition.graph.store import open_graph, read_partition, write_graph
+from partition.graph.store import open_graph, read_partition
 from partition.importing.readers.typed_source import RelationArcs
 from partition.importing.synthetic_typed import hetero
 from partition.importing.typed import import_typed
@@ -57,16 +56,6 @@ def test_many_relations_are_not_all_listed(tmp_path):
     assert "20 more" in shown
     assert "r1 " in shown
     assert "r0 " not in shown
-
-
-def test_a_drawing(folder, tmp_path):
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    for ending in ("svg", "png"):
-        run("info", folder, "--plot", tmp_path / f"s.{ending}")
-        assert (tmp_path / f"s.{ending}").stat().st_size > 1000
-    plain = make_folder(tmp_path / "p.graph", typed_plain())
-    told = refused("info", plain, "--plot", tmp_path / "s.svg")
-    assert "the graph has no vertex types" in told
 
 
 def test_a_made_up_graph_is_the_same_for_the_same_seed(folder, tmp_path):
@@ -124,22 +113,6 @@ def test_types_are_balanced_and_recorded(folder):
     assert metrics.summary()["type_imbalance"] <= 0.2 + 1e-9
     assert "type imbalance" in run("info", folder, "even").stdout
     run("check", folder)
-
-
-def test_figures_of_types_are_those_of_the_types_there_are(folder, tmp_path):
-    """Other types of the same arcs: a partition stays, and is counted again."""
-    import_typed(tmp_path / "t.graph", source_of())
-    run("add", tmp_path / "t.graph", "--model", "rp", "-k", "2")
-    write_graph(tmp_path / "t.graph", typed_plain(), source={}, overwrite=True)
-    assert read_partition(tmp_path / "t.graph", "rp-2").metrics["in"].types is None
-    stored = json.loads((tmp_path / "t.graph" / "partitions" / "rp-2.json").read_text())
-    assert "types" not in stored["metrics"]["in"]
-    import_typed(tmp_path / "t.graph", source_of(), overwrite=True)
-    types = read_partition(tmp_path / "t.graph", "rp-2").metrics["in"].types
-    assert {name: sum(counts) for name, counts in types.items()} == {
-        "paper": 4, "author": 3, "venue": 2,
-    }  # fmt: skip
-    assert len(ENDS) == 3
 
 
 HALF = np.array([[0.5], [np.nan], [1], [2]])

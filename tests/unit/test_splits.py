@@ -50,15 +50,6 @@ def test_some_of_each_class():
     assert not masks["test"][labels < 0].any()
 
 
-def test_a_small_class_is_validated_on_like_others():
-    # Nearly all of class 0 trains: what is left of it must not come last in the order.
-    labels = np.repeat([0, 1], [30, 970]).astype(np.int32)
-    graph = replace(GRAPH, labels=labels)
-    masks = draw_masks(graph, RandomSplit("per-class:20,96,0", splits=400))
-    seen = masks["val"][labels == 0].sum() / 400  # 10 of 960 are left, a tenth validates
-    assert 0.8 < seen < 1.2
-
-
 def test_it_depends_on_seed_split_and_id_only():
     rule = "random:0.5,0.25,0.25"
     masks = draw_masks(GRAPH, RandomSplit(rule, splits=5, seed=1))
@@ -133,16 +124,12 @@ def test_drawn_masks_replace_those_of_files_and_the_other_way_round(tmp_path):
     run("attach", folder, "--train-mask", tmp_path / "train.npy")
     words = ["--split", "per-class:20,100,300", "--splits", 2, "--seed", 4]
     facts = as_json("attach", folder, *words)
-    assert facts["manifest"]["source"] == {
-        "file": "g.txt",
-        "split": {"rule": "per-class:20,100,300", "splits": 2, "seed": 4},
-    }
+    split = {"rule": "per-class:20,100,300", "splits": 2, "seed": 4}
+    assert facts["manifest"]["source"] == {"file": "g.txt", "split": split}
     assert facts["summary"]["masks"] == {"train": 100, "val": 100, "test": 300}
     stored = open_graph(folder).graph
     for name, mask in draw_masks(GRAPH, RandomSplit("per-class:20,100,300", 2, 4)).items():
         np.testing.assert_array_equal(stored.masks[name], mask)
-    said = run("attach", folder, "--keep-features", "dense").stdout
-    assert "2 splits, in the first: train 100, val 100, test 300 (drawn:" in said
     run("attach", folder, "--split", "random:0.6,0.2,0.2")
     assert open_graph(folder).graph.splits == 1
     said = refused("attach", folder, *words, "--train-mask", tmp_path / "train.npy")

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import refused, run
 from refusals import refuses
 from small_graphs import make_folder, random_graph
 
@@ -115,21 +114,6 @@ def test_the_plot(rows, tmp_path):
         plot_comparison([row for row in rows if row["label"] == "rp"], tmp_path / "c.png")
 
 
-def test_the_plot_of_compare(graphs, rows, tmp_path):
-    pytest.importorskip("matplotlib")
-    run("compare", graphs[0], "--plot", tmp_path / "c.svg")
-    text = (tmp_path / "c.svg").read_text()
-    # Every partition has one line, under the heading of its k: none is left empty.
-    lines = ["block-2", "block-4", "a, k = 2", "a, k = 4"]
-    assert [text.count(f"<!-- {word} -->") for word in lines] == [1] * 4
-    assert text.index("a, k = 2") < text.index("block-2") < text.index("a, k = 4")
-    for name in ("c.txt", "c"):  # told before anything is read
-        said = refused("compare", tmp_path / "none.graph", "--plot", tmp_path / name)
-        assert "is not a name for a figure" in said
-    nowhere = graphs[0] / "manifest.json" / "c.png"
-    assert "cannot write" in run("compare", graphs[0], "--plot", nowhere, code=2).stderr
-
-
 def test_the_script(graphs, rows, tmp_path):
     command = [sys.executable, str(SCRIPT), str(graphs[1]), "--model", "block", "-k", "2"]
     command += ["--out", str(tmp_path), "--no-plot"]
@@ -168,9 +152,3 @@ def test_the_page_names_exchanges_and_gives_a_kind_one_colour(tmp_path):
     ]  # fmt: skip
     assert all("exchange of rows" in note for _, note in tiles[:3])
     assert all("mixed exchange" in note for _, note in tiles[3:])
-
-
-def test_the_plot_without_matplotlib(rows, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    refuses(r"\.\[plots\]", plot_comparison, rows, tmp_path / "c.png")

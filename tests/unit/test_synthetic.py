@@ -14,12 +14,11 @@ from partition.importing.synthetic import rmat, sbm
 
 
 def accuracy(rows, graph):
-    """Test accuracy of ridge regression on the training rows."""
+    """Test accuracy of least squares on the training rows."""
     rows = np.column_stack([rows, np.ones(len(rows))])
     train, test = graph.masks["train"], graph.masks["test"]
     onehot = np.eye(graph.classes)[graph.labels[train]]
-    normal = rows[train].T @ rows[train] + 0.01 * np.eye(rows.shape[1])
-    weights = np.linalg.solve(normal, rows[train].T @ onehot)
+    weights = np.linalg.lstsq(rows[train], onehot, rcond=None)[0]
     return ((rows[test] @ weights).argmax(axis=1) == graph.labels[test]).mean()
 
 
@@ -70,14 +69,9 @@ def test_rmat_follows_its_probabilities():
     for quadrant, share in ((upper & left, 0.5), (upper & ~left, 0.25), (~upper & left, 0.15)):
         assert quadrant.mean() == pytest.approx(share, abs=0.05)
     assert rmat(4, 500, a=0, b=1, c=0, shuffle=False).indices.tolist() == [15]
-
-
-def test_rmat_is_skewed_and_shuffled():
-    graph = rmat(14, 200_000)
-    degree = np.diff(graph.indptr)
-    assert degree.max() > 30 * degree.mean()
-    assert 150_000 < graph.nnz < 200_000
-    assert degree[: graph.n // 2].sum() / graph.nnz == pytest.approx(0.5, abs=0.1)
+    shuffled = np.diff(rmat(14, 200_000).indptr)
+    assert shuffled.max() > 30 * shuffled.mean()
+    assert shuffled[: 1 << 13].sum() / shuffled.sum() == pytest.approx(0.5, abs=0.1)
     assert [symmetry(rmat(9, 3000, undirected=both))[0] for both in (False, True)] == [False, True]
 
 
@@ -179,9 +173,8 @@ def test_bter_like_a_graph_and_denser_ones():
 
 def test_bter_of_few_vertices():
     assert bter(power_law(0, min_degree=0)).nnz == 0
-    assert bter(power_law(1, min_degree=0, max_degree=0)).n == 1
     assert bter(power_law(2, min_degree=1)).nnz == 2
-    full = bter(power_law(7, min_degree=6, clustering=1, decay=0))
-    assert full.nnz == 42  # one block, complete
+    # One block, complete.
+    assert bter(power_law(7, min_degree=6, clustering=1, decay=0)).nnz == 42
     empty = profile_of(bter(power_law(4, min_degree=0, max_degree=0)))
     assert (empty.degrees.tolist(), empty.clustering.tolist()) == ([0] * 4, [0])
