@@ -3,15 +3,13 @@
 import os
 
 import numpy as np
-import pytest
 from refusals import refuses
+from small_graphs import from_arcs
 
 from gcnmpi.options.config import from_table
 from gcnmpi.options.frames import Frames, frames_of
 from gcnmpi.options.task import SAMPLES, TASKS
 from gcnmpi.run.samples.reading import OwnSteps
-from partition.errors import UserError
-from partition.graph.graph import Graph
 from partition.graph.store import open_graph, write_graph
 
 
@@ -40,10 +38,8 @@ def test_options_that_do_not_go_together_are_one_line():
 
 
 def test_a_folder_without_samples_is_told_so(tmp_path):
-    arcs = np.zeros(3, np.int64), np.zeros(0, np.int32)
-    write_graph(tmp_path / "g.graph", Graph(*arcs), source={})
-    with pytest.raises(UserError, match="has no samples"):
-        TASKS.get(SAMPLES).labels(open_graph(tmp_path / "g.graph"), task_of())
+    write_graph(path := tmp_path / "g.graph", from_arcs(3, []), source={})
+    refuses("has no samples", TASKS.get(SAMPLES).labels, open_graph(path), task_of())
 
 
 def test_a_file_of_states_that_is_cut_off_or_gone_is_said(tmp_path):

@@ -165,7 +165,8 @@ def test_a_data_set_of_ogb_is_its_folder(tmp_path, cache, monkeypatch):
 
 def test_a_data_set_of_dgl_is_saved_by_it(tmp_path, monkeypatch):
     dgl, data = ModuleType("dgl"), ModuleType("dgl.data")
-    data.Cora, data.Two = lambda: ["it"], lambda: ["one", "two"]
+    data.Cora = type("Cora", (), {"__len__": lambda self: 1, "__getitem__": lambda self, i: "it"})
+    data.Two = type("Two", (), {"__len__": lambda self: 2})
     dgl.save_graphs = lambda path, graphs: Path(path).write_text(str(graphs))
     for module in (dgl, data):
         monkeypatch.setitem(sys.modules, module.__name__, module)

@@ -49,13 +49,12 @@ def write_list(path, random, kind, rows):
         ends = ids[random.integers(0, len(ids), (rows, 2))]
         ends = np.append(ends, ends[:7], axis=0)
         ends[:3, 1] = ends[:3, 0]
-    weights = [f" {w!r}" for w in (random.standard_normal(len(ends)) * 1e3).tolist()]
-    comma = "," if path.suffix == ".csv" else " "
-    lines = [
-        f"{s}{comma}{t}" + w * path.name.startswith("weighted")
-        for (s, t), w in zip(ends.tolist(), weights, strict=True)
-    ]
-    text = ("\n".join(lines) + "\n").encode()
+    columns = [ends[:, 0].tolist(), ends[:, 1].tolist()]
+    if path.name.startswith("weighted"):
+        columns.append((random.standard_normal(len(ends)) * 1e3).tolist())
+    separator = "," if path.suffix == ".csv" else " "
+    rows = zip(*columns, strict=True)
+    text = "".join(separator.join(map(repr, row)) + "\n" for row in rows).encode()
     path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
     return ids
 
@@ -80,10 +79,8 @@ def test_lists_of_arcs(tmp_path, few, name, kind):
 def test_sums_of_many_copies_have_the_same_bits(tmp_path, monkeypatch, duplicates):
     monkeypatch.setattr(on_disk, "arcs_at_once", lambda memory, n: 700)
     random = np.random.default_rng(1)
-    lines = [f"{s} {t} {w!r}" for s, t, w in
-             zip(random.integers(0, 3, 1500).tolist(), random.integers(0, 3, 1500).tolist(),
-                 random.standard_normal(1500).tolist(), strict=True)]  # fmt: skip
-    (tmp_path / "e.txt").write_text("\n".join(lines))
+    rows = np.column_stack([random.integers(0, 3, (1500, 2)), random.standard_normal(1500)])
+    np.savetxt(tmp_path / "e.txt", rows, ["%d", "%d", "%.17g"])
     for undirected in (False, True):
         same_graph(tmp_path, tmp_path / "e.txt", duplicates=duplicates, undirected=undirected)
 
@@ -118,16 +115,16 @@ def test_what_is_refused_in_memory_is_refused_on_disk(tmp_path):
 def test_too_little_memory_is_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "e.txt").write_text("0 1\n0 2\n0 3\n1 2\n")
-    (tmp_path / "e.mtx").write_text(
-        "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n"
-    )
-    message = refused("import", "e.txt", "g.graph", "--memory", "100MB")
-    assert "100MB is too little" not in message
-    assert "0.1GB is too little: 4 vertices" in message
-    assert "give --memory 0.33GB or more" in message
-    assert "is too little" in refused("import", "e.txt", "g.graph", "--memory", "0.32GB")
-    assert "is not a size" in refused("import", "e.txt", "g.graph", "--memory", "x")
-    assert "read as a whole" in refused("import", "e.mtx", "g.graph", "--memory", "1G")
+    head = "%%MatrixMarket matrix coordinate pattern general\n"
+    (tmp_path / "e.mtx").write_text(head + "2 2 1\n1 2\n")
+    for file, size, *says in (
+        ("e.txt", "100MB", "0.1GB is too little: 4 vertices", "give --memory 0.33GB or more"),
+        ("e.txt", "0.32GB", "is too little"),
+        ("e.txt", "x", "is not a size"),
+        ("e.mtx", "1G", "read as a whole"),
+    ):
+        message = refused("import", file, "g.graph", "--memory", size)
+        assert all(part in message for part in says)
     monkeypatch.setattr(on_disk, "arcs_at_once", lambda memory, n: 2)
     message = refused("import", "e.txt", "g.graph", "--memory", "1G")
     assert "vertex 0 has 3 arcs, which are sorted at once" in message

@@ -1,4 +1,4 @@
-"""The files that a command is asked to write, and its words about them at its end."""
+"""The files that a command is asked to write."""
 
 from pathlib import Path
 

@@ -46,8 +46,8 @@ def test_files_come_back(tmp_path, ids, picked, dtype):
     found = np.stack([table.column(name).to_numpy() for name in header], 1).reshape(values.shape)
     assert found.dtype == dtype
     np.testing.assert_array_equal(found, values)
-    if ids is TEXTS and dtype == np.float32:  # and can be attached
-        for file in ("y.csv", "y.parquet") if picked is None else ():
+    if ids is TEXTS and dtype == np.float32 and picked is None:  # and can be attached
+        for file in ("y.csv", "y.parquet"):
             rows = read_features(tmp_path / file)
             np.testing.assert_array_equal(rows.values, values)
             assert rows.ids.tolist() == names.tolist()

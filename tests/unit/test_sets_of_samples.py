@@ -2,12 +2,10 @@
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
-from command_line import run
+from command_line import refused, run
 from refusals import refuses
 
 import gcnmpi
-from partition.cli.main import cli
 from partition.graph.graph import Graph
 from partition.graph.samples import list_samples, read_samples
 from partition.graph.step_ranges import with_columns
@@ -26,11 +24,6 @@ def graph(tmp_path):
 @pytest.fixture
 def states():
     return np.random.default_rng(0).normal(size=(STEPS, N, 2))
-
-
-def command(*words):
-    done = CliRunner().invoke(cli, ["samples", *map(str, words)])
-    return done.exit_code, done.output
 
 
 MISTAKES = [
@@ -61,13 +54,11 @@ def test_mistakes_leave_nothing_behind(graph, states):
 
 def test_every_type_and_order_of_numbers_is_kept_as_it_is(graph, states):
     made = gcnmpi.graph.open(graph)
-    for number, given in enumerate((
-        states, np.asfortranarray(states), states.astype(">f4"), states.astype(np.float16),
-        states.astype(np.longdouble), (9 * states).astype(np.int16), states[:, :, 0],
-    )):  # fmt: skip
+    kinds = [states.astype(kind) for kind in (">f4", np.float16, np.longdouble)]
+    kinds += [states, np.asfortranarray(states), (9 * states).astype(np.int16), states[:, :, 0]]
+    for number, given in enumerate(kinds):
         found = made.add_samples(given, name=f"s{number}")
         np.testing.assert_array_equal(found.states, with_columns(given))
-        assert len(repr(found)) < 1000
         read_samples(graph, f"s{number}", check=True)
 
 
@@ -75,7 +66,7 @@ def test_links_are_files_that_ranks_can_read(graph, states, tmp_path):
     """They read rows at places in the file, which are others in Fortran order."""
     for name, given in (("c", states), ("f", np.asfortranarray(states)), ("i", states.astype(int))):
         np.save(file := tmp_path / f"{name}.npy", given)
-        assert command(graph, "--states", file, "--name", name, "--link")[0] == 0
+        run("samples", graph, "--states", file, "--name", name, "--link")
         found = read_samples(graph, name, check=True)
         assert (found.folder / "states.npy").samefile(file) == (name == "c")
         assert found.states.flags.c_contiguous
@@ -90,29 +81,27 @@ def test_the_command_tells_mistakes_in_one_line(graph, states, tmp_path):
         (["--train", ":9"], "--train takes ranges of steps"),
         (["--split", "7,1,2"], "three shares that add up to 1"),
     ):
-        code, told = command(graph, "--states", file, *words)
-        assert (code, says in told) == (2, True), told
-    assert command(graph, "--states", file, "--split", "0.5,0.2,0.3")[0] == 0
+        assert says in refused("samples", graph, "--states", file, *words)
+    run("samples", graph, "--states", file, "--split", "0.5,0.2,0.3")
     assert read_samples(graph, "samples").ranges["test"] == [(14, 20)]
 
 
 def test_rows_of_a_graph_with_ids_are_of_vertices_that_are_said(tmp_path):
     ids = [773869, 767541, 767542]  # of the sensors, in the order of the arrays
-    (tmp_path / "e.csv").write_text(
-        "".join(f"{a},{b}\n" for a, b in zip(ids, ids[1:] + ids[:1], strict=True))
-    )
+    (tmp_path / "e.csv").write_text("".join(f"{ids[i]},{ids[i - 1]}\n" for i in range(3)))
     run("import", tmp_path / "e.csv", path := tmp_path / "g.graph")
     (tmp_path / "ids.txt").write_text("".join(f"{name}\n" for name in ids))
     values = np.arange(60.0).reshape(10, 3, 2)
     np.save(file := tmp_path / "s.npy", values)
-    code, told = command(path, "--states", file)
-    assert (code, "767541, 767542, 773869" in told, "--ids sorted" in told) == (2, True, True)
+    told = refused("samples", path, "--states", file)
+    assert "767541, 767542, 773869" in told
+    assert "--ids sorted" in told
     made = gcnmpi.graph.open(path)
     refuses("--ids", made.add_samples, states=values)
     for said, order in ((tmp_path / "ids.txt", [1, 2, 0]), ("sorted", [0, 1, 2])):
         wanted = values[:, order]
         words = ("--states", file, "--targets", file, "--ids", said, "--force", "--link")
-        assert command(path, *words)[0] == 0
+        run("samples", path, *words)
         found = read_samples(path, "samples", check=True)
         np.testing.assert_array_equal(found.states, wanted)
         np.testing.assert_array_equal(found.targets, wanted)
