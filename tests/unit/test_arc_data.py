@@ -12,7 +12,6 @@ from ogb_folders import rows
 from pyarrow import parquet
 from small_graphs import make_folder
 
-from partition.errors import UserError
 from partition.graph.aggregation import aggregation_matrix
 from partition.graph.graph import arcs, merged
 from partition.graph.metrics import measure
@@ -20,7 +19,6 @@ from partition.graph.mixed_metrics import measure_mixed
 from partition.graph.store import open_graph
 from partition.importing import on_disk, spools
 from partition.importing.arcs import Settling
-from partition.importing.arrays import import_arrays
 from partition.importing.assemble import build_graph
 from partition.importing.readers import Layout, Reading, Source, open_stream, read_source
 from partition.importing.readers.arc_columns import ArcTable
@@ -231,16 +229,3 @@ def test_parallel_arcs_count_once_where_rows_travel(tmp_path):
         assert found[key]["in"]["nnz"] == figures.nnz
     run("add", folder, "--model", "hp", "-k", 2)
     run("check", folder)
-
-
-def test_arrays_of_a_program(tmp_path):
-    import_arrays(
-        tmp_path / "g.graph", ENDS, n=5, duplicates="keep", arc_features=np.arange(7.0),
-        arc_labels=np.arange(7) % 2, arc_masks={"train": np.arange(7) < 3},
-    )  # fmt: skip
-    data = open_graph(tmp_path / "g.graph").graph.arc_data
-    assert data.features[:, 0].tolist() == [0, 2, 1, 4, 3, 5, 6]
-    assert data.labels.tolist() == [0, 0, 1, 0, 1, 1, 0]
-    assert data.masks["train"].tolist() == [True, True, True, False, False, False, False]
-    with pytest.raises(UserError, match="arc_features has 3 rows, there are 7 arcs"):
-        import_arrays(tmp_path / "h.graph", ENDS, arc_features=np.ones(3))

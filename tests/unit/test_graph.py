@@ -4,11 +4,10 @@ import math
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refuses
-from small_graphs import from_arcs, random_graph
+from small_graphs import from_arcs
 
 from partition.graph.aggregation import aggregation_matrix, normalised, row_sums
 from partition.graph.graph import Graph, chunks, symmetry
@@ -111,21 +110,6 @@ def test_what_cancels_up_to_rounding_is_zero(unit):
     graph = weighted(from_arcs(3, [(0, 2), (1, 2), (2, 2)]), [0.1, 0.2, -0.3])
     for normalize in ("sym", "row"):
         assert not aggregation_matrix(graph, "in", False, normalize).toarray()[2].any()
-
-
-def test_symmetric_weights_stay_symmetric_to_the_bit():
-    graph = random_graph(30, 200)
-    upper = np.triu(graph.adjacency().toarray() * np.random.default_rng(0).random((30, 30)))
-    matrix = sp.csr_array(upper + upper.T)
-    graph = Graph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data)
-    dense = aggregation_matrix(graph).toarray()
-    assert (dense == dense.T).all()
-
-
-def test_degrees_may_be_integers():
-    for normalize, expected in (("row", [0.5, 0.0]), ("sym", [0.25, 0.0]), ("none", [1.0, 3.0])):
-        found = normalised(np.array([1.0, 3.0]), np.array([2, 0]), np.array([8, 4]), normalize)
-        assert found.tolist() == pytest.approx(expected, rel=1e-15)
 
 
 def test_symmetry_of_pattern_and_values():

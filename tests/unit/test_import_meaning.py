@@ -1,7 +1,6 @@
 """Files of arcs, features, labels and masks are read as they are meant, or refused."""
 
 import gzip
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -429,17 +428,6 @@ def test_an_edge_index(place):
         refuses(message, read_source, save("e.npy", array))
 
 
-def test_the_summary_says_what_came_out(place):
-    save("y.npy", [3, 3, 9, -1, 9, 9])
-    save("t.npy", [0, 2])
-    words = ["--features", "x.npy", "--labels", "y.npy", "--train-mask", "t.npy"]
-    text = run("import", "ring.txt", "g.graph", *words).output
-    told = ("6, directed", "from 0 to 5, 16.7% zeros", "2 (3: 2, 9: 3)", "1 vertices", "train 2")
-    assert all(words in text for words in told)
-    facts = json.loads(run("import", "ring.txt", "h.graph", *words, "--json").stdout)["summary"]
-    assert (facts["classes"], facts["masks"]) == ({"3": 2, "9": 3}, {"train": 2})
-
-
 OPTIONS = {  # of arcs of which forms
     "--columns source,target": "txt",
     "--no-header": "txt",
@@ -596,22 +584,3 @@ def test_a_heterophilous_graph(place):
         np.testing.assert_array_equal(graph.masks[name.removesuffix("_masks")], mask.T)
     np.savez("bad.npz", edges=edges.T, **arrays)
     assert "edges is not (m, 2), but (2, 3)" in denied(source="bad.npz")
-
-
-@pytest.mark.parametrize(
-    ("style", "names"), [("{}_{}", "class_names"), ("{}_matrix.{}", "idx_to_class")]
-)
-def test_relatives_of_gnn_benchmark(place, style, names):
-    arrays = {"labels": np.array([1, 0]), names: np.array(["cat", "dog"])}
-    arrays["node_names"] = np.array([None, {}], object)  # not touched
-    for name, dense in (("adj", [[0, 1], [1, 0]]), ("attr", [[0, 2], [1, 0]])):
-        matrix = sp.csr_array(np.array(dense, np.float32))
-        for part in ("data", "indices", "indptr", "shape"):
-            arrays[style.format(name, part)] = np.array(getattr(matrix, part))
-    np.savez("b.npz", **arrays)
-    graph = imported(source="b.npz")
-    assert graph.adjacency().toarray().tolist() == [[0, 1], [1, 0]]
-    assert graph.features.tolist() == [[0, 2], [1, 0]]
-    assert (graph.labels.tolist(), graph.class_names) == ([1, 0], ("cat", "dog"))
-    np.savez("b.npz", **arrays | {names: np.array([{}, None], object)})
-    assert imported(source="b.npz").class_names is None

@@ -1,11 +1,9 @@
 """The command line gcn-partition, from the outside."""
 
-import errno
 import os
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -183,18 +181,6 @@ def test_too_little_memory_is_one_line_of_both_programs(demo, monkeypatch):
     assert list((demo / "partitions").iterdir()) == []
     monkeypatch.setattr("gcnmpi.cli.common.load_config", large)
     refuses("not enough memory", gcnmpi_cli.main, ["train", str(demo)], standalone_mode=False)
-
-
-def test_a_graph_on_a_read_only_file_system(demo, monkeypatch):
-    run("add", demo, "--model", "rp", "-k", 2)
-    read_only = raising(OSError(errno.EROFS, "Read-only file system"))
-    for name in ("mkdir", "unlink"):
-        monkeypatch.setattr(Path, name, read_only)
-    monkeypatch.setattr(os, "mkdir", read_only)
-    monkeypatch.setattr(adding, "make_parts", None)  # which is not come to
-    for words in (("add", demo, "--model", "rp", "-k", 3), ("remove", demo, "rp-2")):
-        assert "Read-only file system" in refused(*words)
-    assert as_json("info", demo, "rp-2")["k"] == 2
 
 
 def test_a_signal_in_the_middle_of_a_tool_leaves_nothing(tmp_path):

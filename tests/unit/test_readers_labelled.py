@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 from refusals import refuses
 
-from partition.graph.graph import arcs, symmetry
+from partition.graph.graph import arcs
 from partition.importing.assemble import build_graph
 from partition.importing.readers import read_source
 
@@ -99,33 +99,6 @@ def test_planetoid_refuses(tmp_path):
     assert read_source(prefix).labels[:6].tolist() == [-1] * 6
     (tmp_path / "ind.toy.ty").unlink()
     refuses(r"there is no file .*ind\.toy\.ty", read_source, prefix)
-
-
-# n, arcs and edges without loops from shared/data/README.md; unlabelled; homophily of the simple
-# graph, which falls to about 0.6 where the test rows are in the wrong order.
-REAL = {
-    "cora": (2708, 10858, 10556, 5278, 0, 140, 0.8100),
-    "citeseer": (3327, 9464, 9228, 4552, 15, 120, 0.7351),
-    "pubmed": (19717, 88676, 88651, 44324, 0, 60, 0.8024),
-}
-
-
-@pytest.mark.parametrize("name", REAL)
-def test_the_published_planetoid_graphs(data_dir, name):
-    n, nread, nnz, edges, unlabelled, ntrain, homophily = REAL[name]
-    graph, facts = build_graph(read_source(data_dir / "planetoid" / f"ind.{name}"))
-    assert (graph.n, graph.nnz, facts["arcs_read"]) == (n, nnz, nread)
-    assert symmetry(graph) == (True, True)
-    source, target = arcs(graph), graph.indices
-    proper = source != target
-    assert proper.sum() == 2 * edges
-    assert facts["self_loops"]["found"] >= (~proper).sum()
-    assert (graph.labels == -1).sum() == unlabelled
-    assert (graph.features.any(axis=1) | (graph.labels == -1)).all()
-    sizes = {key: int(mask.sum()) for key, mask in graph.masks.items()}
-    assert sizes == {"train": ntrain, "val": 500, "test": 1000}
-    same = (graph.labels[source] == graph.labels[target])[proper]
-    assert same.mean() == pytest.approx(homophily, abs=1e-4)
 
 
 # gnn-benchmark

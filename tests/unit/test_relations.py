@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +15,6 @@ from stored_graphs import change_array, change_json
 from typed_graphs import CITES, COUNTS, ENDS, FEATURES, WRITES, relations_of, source_of, typed_graph
 
 import gcnmpi
-from partition.errors import UserError
 from partition.graph.aggregation import aggregation_matrix
 from partition.graph.links import read_pairs
 from partition.graph.relations import Relation, number_relations, relation_dtype
@@ -30,15 +28,6 @@ def folder(tmp_path):
     path = tmp_path / "g.graph"
     write_graph(path, typed_graph(), source={"format": "test"})
     return path
-
-
-def content(path):
-    """All that a folder has, for comparisons."""
-    graph = open_graph(path).graph
-    columns = {"labels": graph.labels, "ids": graph.ids, **graph.masks}
-    columns |= {name: graph.features_of(name) for name in graph.vertex_types.names}
-    facts = {name: None if a is None else np.asarray(a).tolist() for name, a in columns.items()}
-    return facts | relations_of(graph)
 
 
 def test_a_folder_keeps_types_and_relations(folder, tmp_path):
@@ -363,37 +352,6 @@ def test_a_folder_of_ogb(tmp_path):
     rows(tmp_path / "mag" / "raw" / "relations" / "___".join(CITES) / "edge.csv.gz", [(0, 4)])
     told = refused("import", tmp_path / "mag", tmp_path / "n.graph")
     assert "paper,cites,paper: paper" in told
-
-
-class DGL:
-    """A heterogeneous graph with the methods of DGL's."""
-
-    is_homogeneous, ntypes, canonical_etypes = False, tuple(COUNTS), tuple(ENDS)
-    num_nodes = staticmethod(COUNTS.get)
-
-    def __init__(self):
-        data = {name: {"feat": x} for name, x in FEATURES.items()} | {"venue": {}}
-        data["paper"]["label"] = np.array([0, 1, 1, -1])
-        data["paper"]["train_mask"] = np.array([True, True, False, False])
-        self.nodes = {name: SimpleNamespace(data=own) for name, own in data.items()}
-        self.edges = Edges()
-
-
-class Edges:
-    def __call__(self, etype, order):
-        return tuple(np.array(ENDS[Relation(*etype)]).T)
-
-    def __getitem__(self, key):
-        return SimpleNamespace(data={})
-
-
-def test_an_object_of_dgl(tmp_path, folder):
-    DGL.__module__ = "dgl.heterograph"
-    made = gcnmpi.graph.from_object(DGL(), folder=tmp_path / "o.graph")
-    assert content(made.path) == content(folder)
-    assert made.manifest.data_id == open_graph(folder).manifest.data_id
-    with pytest.raises(UserError, match="--reverse adds the reverse of each relation"):
-        gcnmpi.graph.from_object(DGL(), undirected=True)
 
 
 def test_a_network_reads_features_of_types_side_by_side(folder):

@@ -11,7 +11,6 @@ from typed_graphs import CITES, ENDS, READS, WRITES, relations_of, source_of, ty
 import gcnmpi
 from partition.graph.relations import Relation
 from partition.graph.store import open_graph, read_partition
-from partition.importing.readers.typed_source import RelationArcs
 from partition.importing.synthetic_typed import hetero
 from partition.importing.typed import import_typed
 from partition.pipeline.balance import constraint_weights, single_constraints
@@ -138,19 +137,6 @@ def test_tables_are_the_same_graph(tmp_path, case):
     again = open_graph(tmp_path / "again.graph").manifest
     assert (again.id, again.data_id) == (manifest.id, manifest.data_id)
     assert again.relations == manifest.relations
-
-
-def test_weights_and_names_of_files(tmp_path):
-    odd = [Relation("paper", name, "paper") for name in ("a/b", "a b", "a:b")]
-    ends = [map(np.array, ([0], [i], [0.1 + i])) for i in range(3)]
-    tables = [RelationArcs(one, *arrays) for one, arrays in zip(odd, ends, strict=True)]
-    manifest = import_typed(tmp_path / "g.graph", replace(source_of(), arcs=tables))
-    facts = as_json("export", tmp_path / "g.graph", tmp_path / "t")
-    assert facts["relations"] == [f"paper-a_b-paper{more}.csv" for more in ("", "-1", "-2")]
-    run("import", tmp_path / "t", tmp_path / "h.graph")
-    assert open_graph(tmp_path / "h.graph").manifest.id == manifest.id
-    assert "is there already" in refused("export", tmp_path / "g.graph", tmp_path / "t")
-    run("export", tmp_path / "g.graph", tmp_path / "t", "--force")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from small_graphs import make_folder
+from stored_graphs import change_array
 
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.describe import network_of
@@ -31,7 +32,6 @@ def test_it_reads_like_the_dense_array():
     sparse = from_dense(dense)
     for name in ("shape", "dtype", "ndim", "size", "nbytes"):
         assert getattr(sparse, name) == getattr(dense, name)
-    assert len(sparse) == 50
     assert sparse.entries == np.count_nonzero(dense)
     np.testing.assert_array_equal(np.asarray(sparse), dense)
     assert sparse.tobytes() == dense.tobytes()
@@ -46,10 +46,10 @@ def test_it_reads_like_the_dense_array():
     np.testing.assert_array_equal(sparse[10:20, 5:9][np.array([4, 1])], dense[10:20, 5:9][[4, 1]])
     np.testing.assert_array_equal(sparse[dense[:, 1] == 0], dense[dense[:, 1] == 0])
     counts, columns, values = sparse[10:20].picked(np.array([5, 0, 5]))
-    np.testing.assert_array_equal(counts, [np.count_nonzero(dense[i]) for i in (15, 10, 15)])
-    expected = np.concatenate([dense[i][dense[i] != 0] for i in (15, 10, 15)])
-    np.testing.assert_array_equal(values, expected)
-    assert len(columns) == counts.sum()
+    rows, expected = np.nonzero(dense[[15, 10, 15]])
+    np.testing.assert_array_equal(counts, np.bincount(rows, minlength=3))
+    np.testing.assert_array_equal(columns, expected)
+    np.testing.assert_array_equal(values, dense[[15, 10, 15]][rows, expected])
 
 
 @pytest.mark.parametrize(
@@ -94,26 +94,21 @@ def test_a_folder_keeps_them_in_their_form_and_gives_them_back(tmp_path, monkeyp
     assert again.feature_entries == other.feature_entries
 
 
-@pytest.mark.parametrize(
-    ("part", "value", "says"),
-    [("indptr", 10**6, "do not go from 0|row pointers"), ("indices", 200, "outside of them"),
-     ("indices", -1, "outside of them")],
-)  # fmt: skip
-def test_damage_is_found(tmp_path, part, value, says):
-    write_graph(tmp_path / "g.graph", graph_with(random_rows()), source={}, keep_features="sparse")
-    path = tmp_path / "g.graph" / f"features_{part}.npy"
-    array = np.load(path)
-    array[-1] = value
-    np.save(path, array)
-    try:
-        wrong = check_rows(open_graph(tmp_path / "g.graph").graph.features, 0, 50)
-    except UserError as error:
-        wrong = error.message
-    assert wrong is not None
-    assert re.search(says, wrong)
-
-
-def test_columns_that_do_not_rise_are_damage():
+def test_damage_is_found(tmp_path):
+    path = make_folder(tmp_path / "g.graph", graph_with(random_rows()), keep_features="sparse")
+    for part, value, says in (
+        ("indptr", 10**6, "do not go from 0|row pointers"),
+        ("indices", 200, "outside of them"),
+        ("indices", -1, "outside of them"),
+    ):
+        good = np.load(path / f"features_{part}.npy")
+        change_array(path, f"features_{part}", -1, value)
+        try:
+            wrong = check_rows(open_graph(path).graph.features, 0, 50)
+        except UserError as error:
+            wrong = error.message
+        assert re.search(says, wrong)
+        np.save(path / f"features_{part}.npy", good)
     rows = from_dense(random_rows())
     assert check_rows(rows, 0, 50) is None
     row = int(np.flatnonzero(np.diff(rows.indptr) > 1)[0])

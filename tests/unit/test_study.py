@@ -3,26 +3,19 @@
 import csv
 import math
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from refusals import refuses
 from small_graphs import make_folder, random_graph
 
-from partition.errors import UserError
 from partition.graph.store import list_partitions, open_graph, read_partition, write_graph
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition
 from partition.reporting.comparison import compare, geometric_mean, metrics_of_parts
 from partition.reporting.page import comparison_figures, write_comparison
-from partition.reporting.plots import plot_comparison
 from partition.reporting.study import Recipe, parse_recipe, study, table, write_csv
 
 pytestmark = pytest.mark.slow
-
-SCRIPT = Path(__file__).parents[2] / "scripts" / "compare_partitions.py"
 
 
 @pytest.fixture(scope="module")
@@ -97,32 +90,6 @@ def test_the_table_and_the_csv(rows, tmp_path):
     assert len(written) == len(rows)
     assert (written[1]["label"], int(written[1]["volume"])) == ("block+refined", rows[1]["volume"])
     assert float(written[1]["relative_max_send"]) == rows[1]["relative"]["max_send"]
-
-
-def test_the_plot(rows, tmp_path):
-    pytest.importorskip("matplotlib")
-    plot_comparison(rows, tmp_path / "c.png")
-    assert (tmp_path / "c.png").read_bytes()[1:4] == b"PNG"
-    for ending in ("pdf", "svg"):
-        plot_comparison(rows, tmp_path / f"c.{ending}")
-        assert (tmp_path / f"c.{ending}").stat().st_size > 1000
-    text = (tmp_path / "c.svg").read_text()
-    for words in ("relative to random rows, log scale", "partition", "block+refined", "a, k = 2"):
-        assert f"<!-- {words} -->" in text
-    refuses(r"ends in \.png, \.pdf, \.svg", plot_comparison, rows, tmp_path / "c.bmpp")
-    with pytest.raises(UserError, match="nothing to plot"):
-        plot_comparison([row for row in rows if row["label"] == "rp"], tmp_path / "c.png")
-
-
-def test_the_script(graphs, rows, tmp_path):
-    command = [sys.executable, str(SCRIPT), str(graphs[1]), "--model", "block", "-k", "2"]
-    command += ["--out", str(tmp_path), "--no-plot"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "comparison.md").read_text() in done.stdout
-    assert (tmp_path / "comparison.csv").exists()
-    done = subprocess.run([*command, "--model", "ph"], capture_output=True, text=True)
-    assert (done.returncode, "unknown model 'ph'" in done.stderr) == (2, True)
 
 
 def test_the_page_names_exchanges_and_gives_a_kind_one_colour(tmp_path):

@@ -1,6 +1,5 @@
 """Files of other partitioners, read back by parsers that share nothing with the writer."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,8 +12,8 @@ from small_graphs import make_folder, partitioned_graphs, random_graph
 
 from partition.graph.store import list_partitions, read_partition, write_graph
 from partition.importing.partfile import read_parts
-from partition.models.graph import GraphModel, graph_model, row_model
-from partition.models.hypergraph import HypergraphModel, hypergraph_model
+from partition.models.graph import graph_model, row_model
+from partition.models.hypergraph import hypergraph_model
 from partition.models.stochastic import stochastic_model
 from partition.pipeline import tool_files
 from partition.pipeline.tool_files import export_model, write_model
@@ -107,21 +106,6 @@ def test_round_trip(tmp_path_factory, case, direction, piece, several):
             assert read_hmetis(file) == (weights[:1].T.tolist(), nets, costs)
             write_model(file, model, "patoh", weights)
             assert read_patoh(file) == (weights.T.tolist(), nets, costs)
-
-
-def test_large_numbers_and_blank_lines(tmp_path):
-    big = 10**15 + 7
-    pins = np.array([1, 0, 2], np.int64)
-    model = HypergraphModel(
-        np.array([big, 0, 10]), np.array([0, 2, 2, 3]), pins, np.array([1, 100, 99])
-    )
-    write_model(tmp_path / "x.hgr", model, "hmetis")
-    assert (tmp_path / "x.hgr").read_text() == f"3 3 11\n1 2 1\n100\n99 3\n{big}\n0\n10\n"
-    write_model(tmp_path / "x.u", replace(model, costs=None), "patoh")
-    assert (tmp_path / "x.u").read_text() == f"0 3 3 3 1\n1 0\n\n2\n{big}\n0\n10\n"
-    lonely = GraphModel(np.array([1, 1]), np.zeros(3, np.int64), np.empty(0, np.int32))
-    write_model(tmp_path / "x.graph", lonely, "metis")
-    assert (tmp_path / "x.graph").read_text() == "2 0 010\n1\n1\n"
 
 
 def test_from_the_command_line_and_back(tmp_path):
