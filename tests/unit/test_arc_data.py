@@ -8,19 +8,19 @@ import pytest
 import scipy.sparse as sp
 from axes import covering
 from command_line import as_json, refused, run
-from ogb_folders import rows
+from ogb_folders import rows, write_text
 from pyarrow import parquet
 from small_graphs import make_folder
+from test_on_disk import same_graph
 
 from partition.graph.aggregation import aggregation_matrix
 from partition.graph.graph import arcs, merged
 from partition.graph.metrics import measure
 from partition.graph.mixed_metrics import measure_mixed
 from partition.graph.store import open_graph
-from partition.importing import on_disk, spools
-from partition.importing.arcs import Settling
+from partition.importing import on_disk
 from partition.importing.assemble import build_graph
-from partition.importing.readers import Layout, Reading, Source, open_stream, read_source
+from partition.importing.readers import Layout, Source
 from partition.importing.readers.arc_columns import ArcTable
 
 ENDS = np.array([[0, 1, 0, 2, 2, 3, 3], [1, 0, 1, 2, 0, 0, 0]])
@@ -43,23 +43,18 @@ def table(graph):
     return list(zip(*ends, data.features[:, 0].astype(int).tolist(), strict=True))
 
 
+MERGED = [(0, 1, 0), (1, 0, 1), (2, 0, 4), (2, 2, 3), (3, 0, 5)]
+BOTH = [(0, 1), (0, 1), (0, 1), (0, 2), (0, 3), (0, 3)]  # ways round, with these numbers of arcs
+SUMMED = [(0, 1, 0), (0, 2, 4), (0, 3, 5), (1, 0, 0), (2, 0, 4), (2, 2, 3), (3, 0, 5)]
+KEPT = [*((*ends, number) for ends, number in zip(BOTH, [0, 1, 2, 4, 5, 6], strict=True))]
+KEPT = sorted([*KEPT, *((j, i, number) for i, j, number in KEPT), (2, 2, 3)])
 RULES = {
-    "merge": ({}, [(0, 1, 0), (1, 0, 1), (2, 0, 4), (2, 2, 3), (3, 0, 5)]),
-    "loops dropped": ({"self_loops": "drop"}, [(0, 1, 0), (1, 0, 1), (2, 0, 4), (3, 0, 5)]),
-    "undirected": (
-        {"undirected": True, "duplicates": "sum"},
-        [(0, 1, 0), (0, 2, 4), (0, 3, 5), (1, 0, 0), (2, 0, 4), (2, 2, 3), (3, 0, 5)],
-    ),
-    "keep": (
-        {"duplicates": "keep"},
-        [(0, 1, 0), (0, 1, 2), (1, 0, 1), (2, 0, 4), (2, 2, 3), (3, 0, 5), (3, 0, 6)],
-    ),
-    "keep both ways": (
-        {"duplicates": "keep", "undirected": True},
-        [(0, 1, 0), (0, 1, 1), (0, 1, 2), (0, 2, 4), (0, 3, 5), (0, 3, 6), (1, 0, 0), (1, 0, 1),
-         (1, 0, 2), (2, 0, 4), (2, 2, 3), (3, 0, 5), (3, 0, 6)],
-    ),
-}  # fmt: skip
+    "merge": ({}, MERGED),
+    "loops dropped": ({"self_loops": "drop"}, [row for row in MERGED if row[0] != row[1]]),
+    "undirected": ({"undirected": True, "duplicates": "sum"}, SUMMED),
+    "keep": ({"duplicates": "keep"}, sorted([*MERGED, (0, 1, 2), (3, 0, 6)])),
+    "keep both ways": ({"duplicates": "keep", "undirected": True}, KEPT),
+}
 
 
 @pytest.mark.parametrize("case", RULES)
@@ -79,14 +74,8 @@ def test_data_stay_with_their_arcs(case, tmp_path):
     run("check", tmp_path / "g.graph")
 
 
-LIST_OF = Layout(arc_features="w*", arc_label="kind")
-FORMS = {
-    "e.csv": LIST_OF,
-    "e.csv.gz": LIST_OF,
-    "e.parquet": LIST_OF,
-    "e.npy": Layout(),
-    "ogb": Layout(),
-}
+LIST_OF, FEATURES = Layout(arc_features="w*", arc_label="kind"), [(i, 0.5) for i in range(7)]
+FORMS = dict.fromkeys(("e.csv", "e.csv.gz", "e.parquet"), LIST_OF) | {"e.npy": None, "ogb": None}
 
 
 def written(path):
@@ -94,13 +83,7 @@ def written(path):
     if path.name == "e.npy":
         np.save(path, ENDS)
     elif path.name == "ogb":
-        for name, lines in (
-            ("num-node-list", [4]),
-            ("num-edge-list", [7]),
-            ("edge", ENDS.T.tolist()),
-            ("edge-feat", [(i, 0.5) for i in range(7)]),
-        ):
-            rows(path / "raw" / f"{name}.csv.gz", lines)
+        rows(write_text(path, 4, ENDS.T.tolist()) / "raw" / "edge-feat.csv.gz", FEATURES)
     elif path.name == "e.parquet":
         columns = {"source": ENDS[0], "target": ENDS[1], "w1": np.arange(7), "w2": np.ones(7)}
         parquet.write_table(pa.table(columns | {"kind": list("abcabab")}), path)
@@ -113,28 +96,15 @@ def written(path):
 @pytest.mark.parametrize(("case", "name", "few"), covering(list(RULES), list(FORMS), [7, 10**6]))
 def test_on_disk_it_is_the_same(tmp_path, monkeypatch, case, name, few):
     monkeypatch.setattr(on_disk, "arcs_at_once", lambda memory, n: few)
-    path, layout, (rules, expected) = written(tmp_path / name), FORMS[name], RULES[case]
-    graph, facts = build_graph(read_source(path, layout=layout), **rules)
-    with spools.scratch_folder(tmp_path / "g.graph") as scratch:
-        stream = open_stream(path, "auto", layout, Reading(spools.allocate_in(scratch)))
-        other, other_facts = on_disk.build_on_disk(stream, scratch, 1e9, Settling(**rules))
-        assert facts == other_facts
-        assert np.array_equal(graph.indices, other.indices)
-        columns, others = graph.arc_data.columns(), other.arc_data.columns()
-        assert columns.keys() == others.keys()
-        for key, column in columns.items():
-            assert column.dtype == others[key].dtype
-            np.testing.assert_array_equal(column, others[key])
-        assert graph.arc_data.class_names == other.arc_data.class_names
+    rules, expected = RULES[case]
+    graph = same_graph(tmp_path, written(tmp_path / name), FORMS[name], **rules)
     assert name == "e.npy" or table(graph) == expected
 
 
 def test_columns_of_a_list_are_named_and_the_command_shows_them(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "e.csv").write_text(LIST)
-    shown = run("import", "e.csv", "g.graph", "--arc-features", "w1,w2", "--arc-label", "kind")
-    assert "feature 'w1', feature 'w2', label 'kind'; not read: 'share'" in shown.output
-    assert "2 features, labels of 2 classes; of arcs that became one" in shown.output
+    run("import", "e.csv", "g.graph", "--arc-features", "w1,w2", "--arc-label", "kind")
     assert "2 features, labels of 2 classes" in run("info", "g.graph").output
     run("import", "e.csv", "h.graph", "--arc-features", "w*", "--arc-label", "share")
     labels = open_graph("h.graph").graph.arc_data.labels
@@ -147,9 +117,10 @@ def test_columns_of_a_list_are_named_and_the_command_shows_them(tmp_path, monkey
     (tmp_path / "e.txt").write_text("0 1 0.5\n1 2 0.25\n")
     sp.save_npz("m.npz", sp.csr_array(np.array([[0, 3.0], [4, 0]])))
     for file, column, expected in (
-        ("e.mtx", "weight", [0.5, 0.5, 2.5, 2.5]), ("m.npz", "weight", [3, 4]),
+        ("e.mtx", "weight", [0.5, 0.5, 2.5, 2.5]),
+        ("m.npz", "weight", [3, 4]),
         ("e.txt", "3", [0.5, 0.25]),
-    ):  # fmt: skip
+    ):
         run("import", file, "i.graph", "--force", "--arc-features", column)
         stored = open_graph("i.graph")
         assert not stored.manifest.weighted
@@ -189,24 +160,21 @@ def test_files_and_random_data(tmp_path, monkeypatch):
     assert "is for mtx, edges" in refused("import", "e.npy", "i.graph", "--arc-features", "a")
 
 
-WRONG = {
-    "a column": (["--arc-features", "nothing"], "column of e.csv for --arc-features"),
-    "texts": (["--arc-features", "kind"], "'a' in column 'kind' is not a number"),
-    "two things": (["--arc-features", "w1", "--arc-label", "w1"], "cannot be two things"),
-    "ends": (["--arc-features", "source"], "cannot be two things"),
-    "other rows": (["--arc-features", "x.npy"], "x.npy has 3 rows, it lists 7 arcs"),
-    "no file": (["--arc-features", "none.npy"], "there is no file none.npy"),
-    "not finite": (["--arc-features", "nan.npy"], "of arc 2, column 0 are not finite"),
-}
-
-
 def test_mistakes_are_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "e.csv").write_text(LIST)
     np.save("x.npy", np.ones((3, 2)))
     np.save("nan.npy", np.where(np.arange(7) == 2, np.nan, 1))
-    for words, message in WRONG.values():
-        assert message in refused("import", "e.csv", "g.graph", *words)
+    for words, message in (
+        ("--arc-features nothing", "column of e.csv for --arc-features"),
+        ("--arc-features kind", "'a' in column 'kind' is not a number"),
+        ("--arc-features w1 --arc-label w1", "cannot be two things"),
+        ("--arc-features source", "cannot be two things"),
+        ("--arc-features x.npy", "x.npy has 3 rows, it lists 7 arcs"),
+        ("--arc-features none.npy", "there is no file none.npy"),
+        ("--arc-features nan.npy", "of arc 2, column 0 are not finite"),
+    ):
+        assert message in refused("import", "e.csv", "g.graph", *words.split())
 
 
 def test_parallel_arcs_count_once_where_rows_travel(tmp_path):

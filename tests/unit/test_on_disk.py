@@ -33,11 +33,20 @@ def same_graph(folder, source, layout=None, **rules):
         stream = open_stream(source, "auto", layout, Reading(spools.allocate_in(scratch)))
         other, other_facts = on_disk.build_on_disk(stream, scratch, 1e9, Settling(**rules))
         assert facts == other_facts
-        assert graph.indices.dtype == other.indices.dtype
-        for name in ("indptr", "indices", "weights", "ids"):
-            one, two = getattr(graph, name), getattr(other, name)
-            assert (one is None) == (two is None), name
-            assert one is None or np.array_equal(one, two), name
+        found, others = columns_of(graph), columns_of(other)
+        assert found.keys() == others.keys()
+        for name, column in found.items():
+            assert column.dtype == others[name].dtype
+            np.testing.assert_array_equal(column, others[name])
+    return graph
+
+
+def columns_of(graph):
+    """All arrays of a graph, by name."""
+    names = ("indptr", "indices", "weights", "ids")
+    found = {name: getattr(graph, name) for name in names if getattr(graph, name) is not None}
+    data = graph.arc_data
+    return found if data is None else found | data.columns() | {"names": np.array(data.class_names)}
 
 
 def write_list(path, random, kind, rows):
