@@ -51,11 +51,10 @@ N, SOURCE, TARGET = 4, np.array([2, 0, 2]), np.array([1, 2, 3])
 def in_form(form):
     if form == "coo":
         return u64(dgl_bin.COO, N, N) + array(SOURCE) + array(TARGET) + array(EMPTY) + b"\0\0"
-    if form == "csr":
-        return csr(N, np.array([0, 1, 1, 3, 3]), np.array([2, 1, 3]), np.array([1, 0, 2]))
-    if form == "twice":  # a number of an arc
-        return csr(N, np.array([0, 1, 1, 3, 3]), np.array([2, 1, 3]), np.array([1, 0, 1]))
-    return csr(N, np.array([0, 0, 1, 2, 3]), np.array([2, 0, 2]))
+    if form == "csc":
+        return csr(N, np.array([0, 0, 1, 2, 3]), np.array([2, 0, 2]))
+    number = np.array([1, 0, 1 if form == "twice" else 2])  # of an arc
+    return csr(N, np.array([0, 1, 1, 3, 3]), np.array([2, 1, 3]), number)
 
 
 def saved(
@@ -99,19 +98,16 @@ def test_a_graph_comes_back_from_every_form(tmp_path, monkeypatch, form):
     assert graph.masks["train"].tolist() == [True, False, False, False]
 
 
-REFUSED = {
-    "several": ({"graphs": 2}, "holds 2 graphs"),
-    "version": ({"version": 1}, "version 1 of DGL's format"),
-    "old": ({"old": True}, "an old version of DGL"),
-    "types": ({"types": 2}, "several types"),
-    "vertices": ({"sizes": 3}, r"vertices outside 0\.\.2"),
-    "rows": ({"data": {"feat": np.zeros((3, 1))}}, "x has 3 rows"),
-    "numbers": ({"form": "twice"}, "."),
-}
-
-
 def test_other_files_are_refused(tmp_path):
-    for change, message in REFUSED.values():
+    for change, message in (
+        ({"graphs": 2}, "holds 2 graphs"),
+        ({"version": 1}, "version 1 of DGL's format"),
+        ({"old": True}, "an old version of DGL"),
+        ({"types": 2}, "several types"),
+        ({"sizes": 3}, r"vertices outside 0\.\.2"),
+        ({"data": {"feat": np.zeros((3, 1))}}, "x has 3 rows"),
+        ({"form": "twice"}, "."),
+    ):
         refuses(message, read_source, saved(tmp_path / "g.bin", **change))
 
 
@@ -161,20 +157,20 @@ def test_a_partitioned_graph_is_put_together_and_its_parts_are_a_partition(tmp_p
     assert read_partition("g.graph", "theirs").parts.tolist() == [0, 0, 1, 1]
 
 
-PARTITIONED = {
-    "types": ({"node_map": {"a": [[0, 4]], "b": [[0, 1]]}}, "several types"),
-    "no ranges": ({"node_map": {"_N": [[0, 2], [3, 4]]}}, "do not follow each other"),
-    "falling": ({"node_map": {"_N": [[0, 2], [2, 1]]}}, "do not rise"),
-    "no pairs": ({"node_map": {"_N": [0, 2]}}, "do not follow each other"),
-    "rows": ({"node_map": {"_N": [[0, 3], [3, 4]]}}, "not of 3 rows"),
-    "no part": ({"part-1": None}, "does not name the files of part 1"),
-    "no file": ({"part-1": {"part_graph": "elsewhere"}}, "there is no file"),
-    "no features": ({"part-1": {"part_graph": "part1/graph.dgl"}}, "not all parts have feat"),
-}
+PARTITIONED = [
+    ("node_map", {"a": [[0, 4]], "b": [[0, 1]]}, "several types"),
+    ("node_map", {"_N": [[0, 2], [3, 4]]}, "do not follow each other"),
+    ("node_map", {"_N": [[0, 2], [2, 1]]}, "do not rise"),
+    ("node_map", {"_N": [0, 2]}, "do not follow each other"),
+    ("node_map", {"_N": [[0, 3], [3, 4]]}, "not of 3 rows"),
+    ("part-1", None, "does not name the files of part 1"),
+    ("part-1", {"part_graph": "elsewhere"}, "there is no file"),
+    ("part-1", {"part_graph": "part1/graph.dgl"}, "not all parts have feat"),
+]
 
 
 def test_spoiled_descriptions_are_refused(tmp_path):
-    for number, (change, message) in enumerate(PARTITIONED.values()):
-        folder = partitioned(tmp_path / str(number), **change)
+    for number, (key, value, message) in enumerate(PARTITIONED):
+        folder = partitioned(tmp_path / str(number), **{key: value})
         refuses(message, read_source, folder)
         refuses(r"describes 4 vertices|types|rise|follow", read_parts, folder / "tiny.json", 5)

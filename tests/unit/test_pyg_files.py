@@ -3,16 +3,15 @@
 import os
 
 import numpy as np
-import pytest
 import tensor_files as write
 from command_line import run
 from refusals import refuses
 
-from partition.errors import UserError
 from partition.graph.store import open_graph
 from partition.importing.readers import Layout, guess_format, read_source
 
 DATA, STORAGE = "torch_geometric.data.data", "torch_geometric.data.storage"
+HETERO, KINDS = "torch_geometric.data.hetero_data", ("edge", "tensor")
 ARRAYS = {
     "x": np.arange(8, dtype=np.float32).reshape(4, 2),
     "edge_index": np.array([[0, 1, 2], [1, 2, 0]]),
@@ -37,13 +36,9 @@ def saved(path, wrap=lambda fields: fields, **change):
 
 def as_data(fields):
     """A Data object as pickle writes it, since version 2."""
-    storage = {"_mapping": fields, "_parent": None}
-    state = {
-        "_edge_attr_cls": write.named(DATA, "DataEdgeAttr"),
-        "_tensor_attr_cls": write.named(DATA, "DataTensorAttr"),
-        "_store": write.instance(STORAGE, "GlobalStorage", storage),
-    }
-    return write.instance(DATA, "Data", state)
+    store = write.instance(STORAGE, "GlobalStorage", {"_mapping": fields, "_parent": None})
+    classes = {f"_{of}_attr_cls": write.named(DATA, f"Data{of.title()}Attr") for of in KINDS}
+    return write.instance(DATA, "Data", classes | {"_store": store})
 
 
 WRAPPED = {
@@ -112,37 +107,33 @@ def test_what_y_means(tmp_path):
     assert read_source(saved(tmp_path / "d.pt", **bare, num_nodes=9)).n == 9
 
 
-REFUSED = {
-    "two graphs": ({"wrap": lambda f: (f, {"x": write.tensor("slices", np.arange(3))})},
-                   "holds 2 graphs"),
-    "no graphs": ({"wrap": lambda f: [f, f]}, "holds 2 graphs"),
-    "types": ({"wrap": lambda f: write.instance("torch_geometric.data.hetero_data", "HeteroData",
-                                                {"_node_store_dict": {}})}, "several types"),
-    "types in a dataset": ({"wrap": lambda f: ({"_global_store": {}}, None)}, "several types"),
-    "a tensor": ({"wrap": lambda f: f["x"]}, "holds no graph, but 'tensor'"),
-    "no arcs": ({"edge_index": None}, "has no edge_index"),
-    "arcs": ({"edge_index": np.zeros((3, 2))}, "not integers in the shape"),
-    "no tensor": ({"x": [1, 2]}, "x is no tensor, but 'list'"),
-    "rows": ({"y": np.zeros(3, np.int64)}, "y has 3 rows, the graph has 4"),
-    "mask": ({"train_mask": np.array([3])}, "not a bool for each of 4"),
-    "weights": ({"edge_weight": np.ones(2)}, "not a number for each of 3 arcs"),
-    "num_nodes": ({"num_nodes": "4"}, "not a number of vertices"),
-    "nan": ({"x": np.full((4, 1), np.nan)}, "not finite"),
-}  # fmt: skip
+REFUSED = [
+    ({"wrap": lambda f: (f, {"x": write.tensor("slices", np.arange(3))})}, "holds 2 graphs"),
+    ({"wrap": lambda f: [f, f]}, "holds 2 graphs"),
+    ({"wrap": lambda f: write.instance(HETERO, "HeteroData", {"_node_store_dict": {}})}, "several"),
+    ({"wrap": lambda f: ({"_global_store": {}}, None)}, "several types"),
+    ({"wrap": lambda f: f["x"]}, "holds no graph, but 'tensor'"),
+    ({"edge_index": None}, "has no edge_index"),
+    ({"edge_index": np.zeros((3, 2))}, "not integers in the shape"),
+    ({"x": [1, 2]}, "x is no tensor, but 'list'"),
+    ({"y": np.zeros(3, np.int64)}, "y has 3 rows, the graph has 4"),
+    ({"train_mask": np.array([3])}, "not a bool for each of 4"),
+    ({"edge_weight": np.ones(2)}, "not a number for each of 3 arcs"),
+    ({"num_nodes": "4"}, "not a number of vertices"),
+    ({"x": np.full((4, 1), np.nan)}, "not finite"),
+]
 
 
 def test_what_is_no_graph_is_refused(tmp_path):
-    for change, message in REFUSED.values():
+    for change, message in REFUSED:
         refuses(message, read_source, saved(tmp_path / "data.pt", **change))
 
 
 def test_nothing_of_a_file_is_run(tmp_path):
     call = write.call("os", "mkdir", str(tmp_path / "sprung"))
-    cases = (call, write.instance("torch_geometric.nn", "GCN", {}), {"x": call},
-             write.instance(DATA, "Data", call))  # fmt: skip
-    for content in cases:
-        write.write_torch(tmp_path / "data.pt", content, {})
-        with pytest.raises(UserError, match="has no use for: nothing of it was run") as refusal:
-            read_source(tmp_path / "data.pt")
-        assert "from_object" in refusal.value.hint
+    layer = write.instance("torch_geometric.nn", "GCN", {})
+    for content in (call, layer, {"x": call}, write.instance(DATA, "Data", call)):
+        write.write_torch(file := tmp_path / "data.pt", content, {})
+        refusal = refuses("has no use for: nothing of it was run", read_source, file)
+        assert "from_object" in refusal.hint
     assert os.listdir(tmp_path) == ["data.pt"]

@@ -72,14 +72,8 @@ def rows(indptr, indices):
     return [indices[a:b].tolist() for a, b in pairwise(indptr)]
 
 
-DRAWN = {
-    "seed": 0,
-    "batches": 5,
-    "sampler": "vertex",
-    "batch": "60%",
-    "fanouts": "",
-    "owners": "batch",
-}
+DRAWN = {"seed": 0, "batches": 5, "sampler": "vertex", "batch": "60%"}
+DRAWN |= {"fanouts": "", "owners": "batch"}
 
 
 @settings(max_examples=60)
@@ -96,10 +90,8 @@ def test_round_trip(tmp_path_factory, case, direction, piece, several):
         write_model(file, model, "scotch", weights[:1])
         assert read_scotch(file) == (weights[:1].T.tolist(), rows(model.indptr, model.indices))
 
-        for model in (
-            hypergraph_model(graph, direction),
-            stochastic_model(graph, direction, **DRAWN),
-        ):
+        drawn = stochastic_model(graph, direction, **DRAWN)
+        for model in (hypergraph_model(graph, direction), drawn):
             nets = rows(model.indptr, model.pins)
             costs = model.net_costs().tolist()
             write_model(file, model, "hmetis")
@@ -120,11 +112,10 @@ def test_from_the_command_line_and_back(tmp_path):
     assert nets == rows(model.indptr, model.pins)
     assert weights == [[w, 1] for w in model.weights.tolist()]
     assert "is there already" in refused("export-model", path, file, "--format", "metis")
-    text = run("export-model", path, file, "--format", "metis", "--force", "--direction", "out")
-    assert "gp, 30 vertices" in text.output
+    run("export-model", path, file, "--format", "metis", "--force", "--direction", "out")
     assert read_metis(file)[0] == [[w] for w in row_model(graph, "out").weights.tolist()]
     words = ["--format", "hmetis", "--model", "shp", "-k", 4, "--set", "batch=10", "--force"]
-    assert "shp, 30 vertices" in run("export-model", path, file, *words).output
+    run("export-model", path, file, *words)
     assert sum(read_hmetis(file)[2]) > 100
 
     # PaToH writes several part numbers per line.
