@@ -48,10 +48,9 @@ def write_old(file, content):
 
 def write_tensors(file, content):
     """A dict of tensors, as torch.save writes it."""
-    tensors = {name: tensor(name, np.ascontiguousarray(a)) for name, a in content.items()}
-    write_torch(
-        file, tensors, {name: np.ascontiguousarray(a).tobytes() for name, a in content.items()}
-    )
+    arrays = {name: np.ascontiguousarray(array) for name, array in content.items()}
+    tensors = {name: tensor(name, array) for name, array in arrays.items()}
+    write_torch(file, tensors, {name: array.tobytes() for name, array in arrays.items()})
 
 
 def of_mask(mask):
@@ -96,40 +95,36 @@ def test_a_split_of_ogb(tmp_path, path, write):
     assert read_pairs(graph, "links").negatives.keys() == {"val", "test"}
 
 
-def test_sources_with_candidates_of_their_own(tmp_path, path):
-    candidates = {mask: RNG.integers(0, N, (len(PAIRS[mask]), 5)) for mask in ("val", "test")}
+def test_triples_and_sources_with_candidates_of_their_own(tmp_path, path):
+    relations = {mask: RNG.integers(0, 4, len(PAIRS[mask])) for mask in MASKS}
+    relations["train"][0] = 3
+    drawn = {mask: RNG.integers(0, N, (2, len(PAIRS[mask]), 5)) for mask in ("val", "test")}
 
     def citation(mask):
         source, target = PAIRS[mask].T
-        more = {"target_node_neg": candidates[mask]} if mask in candidates else {}
+        more = {"target_node_neg": drawn[mask][1]} if mask in drawn else {}
         return {"source_node": source, "target_node": target} | more
+
+    def wikikg(mask):
+        head, tail = PAIRS[mask].T
+        found = {"head": head, "relation": relations[mask], "tail": tail}
+        more = (
+            dict(zip(("head_neg", "tail_neg"), drawn[mask], strict=True)) if mask in drawn else {}
+        )
+        return found | more
 
     write_split(tmp_path / "citation", write_old, citation)
     run("pairs", path, "--from", tmp_path / "citation", "--directed")
     found = read_pairs(path, "links")
     same(found, "positives", PAIRS)
-    same(found, "candidates", candidates)
+    same(found, "candidates", {mask: tail for mask, (_, tail) in drawn.items()})
     assert (found.replaced, found.directed) == ("second", True)
-
-
-def test_triples_with_candidates_of_both_ends(tmp_path, path):
-    relations = {mask: RNG.integers(0, 4, len(PAIRS[mask])) for mask in MASKS}
-    relations["train"][0] = 3
-    negatives = {mask: RNG.integers(0, N, (2, len(PAIRS[mask]), 5)) for mask in ("val", "test")}
-
-    def wikikg(mask):
-        head, tail = PAIRS[mask].T
-        found = {"head": head, "relation": relations[mask], "tail": tail}
-        if mask != "train":
-            found |= {"head_neg": negatives[mask][0], "tail_neg": negatives[mask][1]}
-        return found
-
     (tmp_path / "kg").mkdir()
     write_numpy(tmp_path / "kg" / "split_dict.pt", {THEIRS[mask]: wikikg(mask) for mask in MASKS})
-    assert as_json("pairs", path, "--from", tmp_path / "kg")["relations"] == 4
+    assert as_json("pairs", path, "--from", tmp_path / "kg", "--force")["relations"] == 4
     found = read_pairs(path, "links")
     same(found, "relations", relations)
-    same(found, "candidates", {m: np.hstack([tail, head]) for m, (head, tail) in negatives.items()})
+    same(found, "candidates", {m: np.hstack([tail, head]) for m, (head, tail) in drawn.items()})
     assert found.replaced == "both"
     typed = lambda mask: wikikg(mask) | {"head_type": np.ones(1)}  # noqa: E731
     write_split(tmp_path / "types", write_numpy, typed)
@@ -176,21 +171,18 @@ def test_graphs_of_random_link_split(tmp_path, path, split, relations):
     assert write_pairs(path, objects, force=True).id == read_pairs(path, "links").id
 
 
-def write_table(file, array, header=""):
-    text = header + "".join(",".join(map(str, row)) + "\n" for row in array.tolist())
-    if file.suffix == ".gz":
-        file.write_bytes(gzip.compress(text.encode()))
-    else:
-        file.write_text(text)
-
-
-def write_list(file, array):
+def write_list(file, columns, names=None):
+    """Columns in a file of the kind that its name says."""
     if file.suffix == ".npy":
-        np.save(file, array)
+        np.save(file, np.column_stack(columns))
     elif file.suffix == ".parquet":
-        pq.write_table(pa.table({"source": array[:, 0], "target": array[:, 1]}), file)
+        pq.write_table(pa.table(list(columns), names=names or ["source", "target"]), file)
     else:
-        write_table(file, array, "u,v\n" if file.suffix == ".gz" else "")
+        mark = "\t" if file.suffix == ".txt" else ","
+        lines = [names] * (file.suffix != ".txt" and names is not None)
+        lines += zip(*columns, strict=True)
+        raw = "".join(mark.join(map(str, line)) + "\n" for line in lines).encode()
+        file.write_bytes(gzip.compress(raw) if file.suffix == ".gz" else raw)
 
 
 @pytest.mark.parametrize("suffix", ["npy", "parquet", "csv", "csv.gz"])
@@ -198,9 +190,9 @@ def test_lists_of_pairs_and_ids(tmp_path, path, suffix):
     ids, folder = RNG.permutation(N) + 100, tmp_path / "folder"
     folder.mkdir()
     for mask in MASKS:
-        write_list(folder / f"{mask}.{suffix}", ids[PAIRS[mask]])
+        write_list(folder / f"{mask}.{suffix}", ids[PAIRS[mask]].T)
     for mask in NEGATIVES:
-        write_list(tmp_path / f"{mask}-negatives.{suffix}", ids[NEGATIVES[mask]])
+        write_list(tmp_path / f"{mask}-negatives.{suffix}", ids[NEGATIVES[mask]].T)
     candidates = RNG.integers(0, N, (len(PAIRS["test"]), 4))
     np.save(tmp_path / "candidates.npy", ids[candidates])
     graph = make_folder(tmp_path / "ids.graph", replace(open_graph(path).graph, ids=ids))
@@ -216,7 +208,7 @@ def test_lists_of_pairs_and_ids(tmp_path, path, suffix):
     run("pairs", graph, "--from", folder, "--name", "again")
     same(read_pairs(graph, "again"), "positives", PAIRS)
     assert "names a vertex outside 0..29" in refused("pairs", path, "--from", folder)
-    write_list(folder / f"train.{suffix}", np.append(ids[PAIRS["train"]], [[99, ids[0]]], axis=0))
+    write_list(folder / f"train.{suffix}", np.append(ids[PAIRS["train"]], [[99, ids[0]]], 0).T)
     told = refused("pairs", graph, "--from", folder, "--force")
     assert "train names the vertex 99, which the graph does not have" in told
 
@@ -231,16 +223,9 @@ def test_triples_of_texts(tmp_path, path, suffix):
     for mask in MASKS:
         head, tail = names[PAIRS[mask]].T
         columns = [head, kinds[relations[mask]], tail]
-        file = folder / f"{THEIRS[mask]}.{suffix}"
-        if suffix == "parquet":
-            pq.write_table(pa.table(columns, names=["h", "r", "t"]), file)
-        elif suffix == "npy":
-            np.save(file, np.column_stack(columns))
-        else:
-            lines = zip(*columns, strict=True)
-            file.write_text("".join("\t".join(line) + "\n" for line in lines))
-        rows = np.column_stack([relations[mask], PAIRS[mask]])
-        write_table(tmp_path / f"{mask}.csv", rows, "kind,first,second\n")
+        write_list(folder / f"{THEIRS[mask]}.{suffix}", columns, ["h", "r", "t"])
+        rows = [relations[mask], *PAIRS[mask].T]
+        write_list(tmp_path / f"{mask}.csv", rows, ["kind", "first", "second"])
     words = "--from", folder, "--columns", "source,relation,target"
     assert as_json("pairs", graph, *words)["relations"] == 3
     words = [f"--{mask}={tmp_path}/{mask}.csv" for mask in MASKS]
@@ -256,9 +241,8 @@ def test_pairs_to_train_on_that_are_held_out_or_join_a_vertex_to_itself(tmp_path
     train = np.concatenate([[[4, 4]], PAIRS["train"], PAIRS["test"][:2, ::-1]])
     negatives = np.column_stack([np.arange(len(train)), np.zeros(len(train), int)]) % N
     leaking = {"edge": train, "edge_neg": negatives}
-    write_split(
-        tmp_path / "split", write_numpy, lambda mask: leaking if mask == "train" else of_mask(mask)
-    )
+    of = lambda mask: leaking if mask == "train" else of_mask(mask)  # noqa: E731
+    write_split(tmp_path / "split", write_numpy, of)
     text = refused("pairs", path, "--from", tmp_path / "split")
     assert "2 pairs to train on are also in test" in text
     assert "--drop-held-out" in text
@@ -305,10 +289,8 @@ def test_what_is_refused(tmp_path, path):
 def test_an_npz_of_all_masks(tmp_path, path):
     candidates = RNG.integers(0, N, (len(PAIRS["val"]), 3))
     arrays = {"train": PAIRS["train"], "valid": PAIRS["val"], "test": PAIRS["test"].T}
-    np.savez(
-        tmp_path / "all.npz", test_negatives=NEGATIVES["test"], valid_candidates=candidates,
-        other=np.zeros(3), **arrays,
-    )  # fmt: skip
+    arrays |= {"test_negatives": NEGATIVES["test"], "valid_candidates": candidates}
+    np.savez(tmp_path / "all.npz", other=np.zeros(3), **arrays)
     assert "not read: 'other'" in run("pairs", path, "--from", tmp_path / "all.npz").stderr
     found = read_pairs(path, "links")
     same(found, "positives", PAIRS)

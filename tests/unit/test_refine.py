@@ -121,13 +121,10 @@ def test_never_worse_and_balanced(case, objective):
 
 
 def score(metrics, objective: Objective) -> float:
-    figures = (
-        (objective.total, metrics.volume),
-        (objective.max_send, max(metrics.send_rows)),
-        (objective.max_recv, max(metrics.recv_rows)),
-        (objective.messages, metrics.messages),
-    )
-    return sum(weight * np.log1p(figure) for weight, figure in figures)
+    figures = metrics.volume, max(metrics.send_rows), max(metrics.recv_rows), metrics.messages
+    of = objective
+    weights = of.total, of.max_send, of.max_recv, of.messages
+    return sum(weight * np.log1p(each) for weight, each in zip(weights, figures, strict=True))
 
 
 @pytest.fixture(scope="module")
