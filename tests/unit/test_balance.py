@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refuses
-from small_graphs import from_arcs, make_folder, partitioned_graphs, random_graph
+from small_graphs import make_folder, partitioned_graphs, random_graph
 
 from partition.graph.graph import row_sizes
 from partition.graph.metrics import measure
 from partition.importing.synthetic import rmat, sbm
 from partition.models.graph import graph_model
-from partition.pipeline.adding import PartitionWarning, add_partition, make_parts
+from partition.pipeline.adding import add_partition, make_parts
 from partition.pipeline.balance import (
     constraint_weights,
     limits,
@@ -117,10 +117,3 @@ def test_mistakes(tmp_path):
         refuses("unknown constraint of the balance", parse_balance, text)
     path = make_folder(tmp_path / "small.graph", random_graph(40, 150))
     refuses("the graph has none", add_partition, path, "gp", 2, balance="nnz,train")
-
-
-def test_what_cannot_be_reached_is_told(tmp_path):
-    path = make_folder(tmp_path / "star.graph", from_arcs(12, [(i, 0) for i in range(1, 12)]))
-    with pytest.warns(PartitionWarning, match="vertex 0 alone has 12 entries"):
-        made = add_partition(path, "gp", 4, balance="nnz,rows")
-    assert max(made.metrics["in"].rows) <= 4

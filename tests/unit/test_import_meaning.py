@@ -428,44 +428,6 @@ def test_an_edge_index(place):
         refuses(message, read_source, save("e.npy", array))
 
 
-OPTIONS = {  # of arcs of which forms
-    "--columns source,target": "txt",
-    "--no-header": "txt",
-    "--string-ids": "txt",
-    "--vertices 3": "txt npy",
-    "--ids ids.txt": "txt npy",
-    "--ids ids.txt --features x3.npy": "txt npy mtx gnn.npz scipy.npz",
-    "--undirected --direction out --duplicates sum": "txt npy mtx gnn.npz scipy.npz",
-}
-
-
-def test_every_format_takes_or_refuses_every_option(place):
-    matrix = sp.csr_array(np.array([[0, 1, 0], [0, 0, 1], [1, 0, 0]]))
-    pairs = np.column_stack(matrix.nonzero())
-    save("a.npy", pairs)
-    sp.save_npz("a.scipy.npz", matrix)
-    parts = ("data", "indices", "indptr", "shape")
-    np.savez("a.gnn.npz", **{f"adj_{part}": getattr(matrix, part) for part in parts})
-    lines = "".join(f"{i} {j}\n" for i, j in pairs)
-    save("a.txt", lines)
-    head = "%%MatrixMarket matrix coordinate pattern general\n3 3 3\n"
-    save("a.mtx", head + "".join(f"{i} {j}\n" for i, j in pairs + 1))
-    save("ids.txt", "2\n0\n1\n")
-    save("x3.npy", np.array([[2.0], [0.0], [1.0]]))
-    for option, forms in OPTIONS.items():
-        for form in ("txt", "npy", "mtx", "gnn.npz", "scipy.npz"):
-            if form not in forms.split():
-                expected = "but there is no file" if "ids.txt" in option else "is for edges"
-                assert expected in denied(*option.split(), source=f"a.{form}")
-                continue
-            graph = imported(*option.split(), source=f"a.{form}")
-            names = np.arange(3) if graph.ids is None else graph.ids.astype(int)
-            ends = {*zip(*(names[of].tolist() for of in graph.adjacency().nonzero()), strict=True)}
-            arcs = {(0, 1), (1, 2), (2, 0)}
-            assert ends == arcs | ({(j, i) for i, j in arcs} if "--und" in option else set())
-            assert "x3" not in option or graph.features[:, 0].tolist() == names.tolist()
-
-
 VALUES = {
     "features": np.array([[0, 1.5], [2, 0], [0, 0], [-1, 3], [0.25, 0], [7, 0]], np.float32),
     "labels": np.array([1, 0, -1, 1, 0, 1]),

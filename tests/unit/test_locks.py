@@ -112,22 +112,6 @@ def test_folders_that_cannot_be_written_to(tmp_path, monkeypatch):
     assert "Read-only file system" in refused(tmp_path)
 
 
-def test_no_folder_and_odd_things_in_the_place_of_locks(tmp_path):
-    assert "there is no folder" in refused(tmp_path / "none")
-    (tmp_path / ".file").write_text("")
-    assert "cannot lock" in refused(tmp_path, name=".file")
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / ".link").symlink_to(tmp_path / "elsewhere")
-    for exclusive in (True, False):
-        assert "cannot lock" in refused(tmp_path, name=".link", exclusive=exclusive)
-    (tmp_path / ".fifo").mkdir()
-    os.mkfifo(tmp_path / ".fifo" / "record")
-    (tmp_path / ".fifo" / "other").write_text('{"pid": "x"}')
-    (tmp_path / ".fifo" / "third").write_text("[" * 9999)
-    with folder_lock(tmp_path, "x", name=".fifo"):
-        pass
-
-
 def test_who_is_dead():
     assert not holder_is_dead(Holder("x", True))
     assert holder_is_dead(Holder("x", True, born="1"))

@@ -138,31 +138,6 @@ def test_a_data_set_of_pyg_is_that_object(tmp_path):
     assert len(told.splitlines()) == 2
 
 
-def test_a_data_set_of_ogb_is_its_folder(tmp_path, cache, monkeypatch):
-    library = ModuleType("ogb.nodeproppred")
-
-    class NodePropPredDataset:
-        def __init__(self, name, root):
-            if name == "ogbn-products":
-                raise ConnectionError("no route\nto host")
-            print("Downloading")
-            self.root = write_text(cache / "ogb" / "ogbn_arxiv", 3, [(0, 1), (1, 2)])
-
-    library.NodePropPredDataset = NodePropPredDataset
-    monkeypatch.setitem(sys.modules, "ogb", ModuleType("ogb"))
-    monkeypatch.setitem(sys.modules, "ogb.nodeproppred", library)
-    made = run("import", "ogb:ogbn-arxiv", tmp_path / "arxiv.graph")
-    assert "Downloading" not in made.stdout
-    monkeypatch.delattr(library, "NodePropPredDataset")  # it is there already
-    run("import", "ogb:ogbn-arxiv", tmp_path / "again.graph")
-    first, again = (open_graph(tmp_path / f"{name}.graph").manifest for name in ("arxiv", "again"))
-    assert first.id == again.id
-    library.NodePropPredDataset = NodePropPredDataset
-    told = refused("import", "ogb:ogbn-products", tmp_path / "products.graph")
-    assert "cannot load ogb:ogbn-products: ConnectionError: no route to host\n" in told
-    assert "no node property data set" in refused("import", "ogb:arxiv", tmp_path / "a.graph")
-
-
 def test_a_data_set_of_dgl_is_saved_by_it(tmp_path, monkeypatch):
     dgl, data = ModuleType("dgl"), ModuleType("dgl.data")
     data.Cora = type("Cora", (), {"__len__": lambda self: 1, "__getitem__": lambda self, i: "it"})

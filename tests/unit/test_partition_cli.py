@@ -5,7 +5,6 @@ import signal
 import subprocess
 import time
 
-import numpy as np
 import pytest
 from command_line import as_json, refused, run
 from refusals import raising, refuses
@@ -82,17 +81,6 @@ def test_a_partition_that_is_there_need_not_be_made(demo, tmp_path):
     assert "another graph" in refused("add", other, *words[2:])
 
 
-def test_directions_of_graphs_and_partitions(tmp_path):
-    (tmp_path / "g.txt").write_text("10 20\n20 30\n30 10\n30 30\n40 10\n10 20\n")
-    words = ("import", tmp_path / "g.txt", out := tmp_path / "g.graph")
-    run(*words, "--direction", "out")
-    info = as_json("info", out)
-    degrees = {"self_loops": 1, "isolated": 0, "out": {"min": 1, "mean": 1.25, "max": 2}}
-    assert degrees.items() <= info["degrees"].items()
-    assert as_json("add", out, "--model", "block", "-k", 2)["direction"] == "out"
-    assert as_json("add", out, "--model", "rp", "-k", 2, "--direction", "in")["direction"] == "in"
-
-
 def test_synth(demo, tmp_path):
     words = ["--scale", 6, "--arcs", 300, "--undirected", "--features", 2, "--classes", 3]
     made = as_json("synth", "rmat", tmp_path / "r.graph", *words)["manifest"]
@@ -106,19 +94,6 @@ def test_synth(demo, tmp_path):
     theirs = open_graph(demo).manifest
     assert (like["n"], like["nnz"]) == (theirs.n, pytest.approx(theirs.nnz, rel=0.01))
     assert (like["source"]["like"], like["source"]["like_id"]) == ("demo", theirs.id)
-
-
-def test_import_parts(demo, tmp_path):
-    file = tmp_path / "theirs.txt"
-    parts = np.arange(200) % 4
-    np.savetxt(file, parts, fmt="%d")
-    assert as_json("import-parts", demo, file, "--name", "theirs")["k"] == 4
-    np.testing.assert_array_equal(read_partition(demo, "theirs").parts, parts)
-    assert as_json("import-parts", demo, file, "--name", "more", "-k", 6)["k"] == 6
-    result = run("import-parts", demo, file, "--name", "fewer", "-k", 3, code=2)
-    assert "line 4: part 3 is not one of 0..2" in result.stderr
-    run("import-parts", demo, file, "--name", "theirs", code=2)
-    assert list_partitions(demo) == ["more", "theirs"]
 
 
 ADD = "add DEMO --model"

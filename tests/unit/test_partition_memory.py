@@ -1,7 +1,6 @@
 """Partitions within a limit of memory: forecasts, choices, and pieces that equal the whole."""
 
 import json
-import resource
 import subprocess
 import sys
 
@@ -12,7 +11,6 @@ from hypothesis import given, settings
 from refusals import refuses
 from small_graphs import make_folder, partitioned_graphs
 
-from gcnmpi.core.resident import allowed_bytes
 from partition import resident
 from partition.graph import columns as columns_module
 from partition.graph import graph as graph_module
@@ -113,18 +111,6 @@ def system(root, files):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     return root
-
-
-def test_a_limit_on_addresses_counts_for_the_process_alone(monkeypatch):
-    limits = {resource.RLIMIT_AS: (10 * GIB, 20 * GIB)}
-    infinite = (resource.RLIM_INFINITY,) * 2
-    monkeypatch.setattr(resource, "getrlimit", lambda kind: limits.get(kind, infinite))
-    assert list(resident.process_limits()) == [(10 * GIB, "VmSize:")]
-    assert 0 < allowed_bytes() < 10 * GIB
-    assert resident.most_bytes() <= 10 * GIB
-    refuses("this machine or job has 10", resident.check_memory, 11 * GIB, "it")
-    limits.clear()
-    assert allowed_bytes() == float("inf")
 
 
 # --- forecasts ------------------------------------------------------------------------------------

@@ -326,14 +326,3 @@ def test_parts_are_joined_into_fewer(folder):
     pairs = np.unique(np.stack((before.parts, quick.parts)), axis=1)
     assert pairs.shape == (2, 12)
     np.testing.assert_array_equal(np.bincount(pairs[1]), [3, 3, 3, 3])
-
-
-def test_a_drawing_of_what_was_tried(folder, cheap, tmp_path):
-    pytest.importorskip("matplotlib")
-    run("add", folder, "--model", "auto", "-k", 2)
-    run("info", folder, "auto-2", "--plot", tmp_path / "tried.svg")
-    drawn = (tmp_path / "tried.svg").read_text()
-    assert "predicted" in drawn
-    run("add", folder, "--model", "block", "-k", 2)
-    said = refused("info", folder, "block-2", "--plot", tmp_path / "not.svg")
-    assert "was not chosen among several" in said

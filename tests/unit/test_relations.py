@@ -2,14 +2,13 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from command_line import as_json, refused, run
 from ogb_folders import rows
-from pyarrow import csv, parquet
+from pyarrow import parquet
 from refusals import refuses
 from stored_graphs import change_array, change_json
 from typed_graphs import CITES, COUNTS, ENDS, FEATURES, WRITES, relations_of, source_of, typed_graph
@@ -364,47 +363,3 @@ def test_a_network_reads_features_of_types_side_by_side(folder):
     assert (rows.shape, len(rows[5:]), rows[:, 3:].shape) == ((9, 5), 4, (9, 2))
     run("attach", folder, "--features", "random:4")
     assert inputs_of(open_graph(folder).graph).shape == (9, 4)
-
-
-@pytest.mark.parametrize(("form", "ids"), [("csv", ["U1", "U2"]), ("parquet", [0, 1])])
-def test_columns_called_as_types_have_their_ids_everywhere(tmp_path, monkeypatch, form, ids):
-    monkeypatch.chdir(tmp_path)
-    items = ids[::-1]
-    Path("split").mkdir()
-
-    def write(name, **columns):
-        save = {"csv": csv.write_csv, "parquet": parquet.write_table}[form]
-        save(pa.table(columns), f"{name}.{form}")
-
-    def of_users():
-        """Their first features, in the order of the ids."""
-        graph = open_graph("g.graph").graph
-        own = graph.vertex_types.range("user")
-        order = slice(None) if graph.ids is None else np.argsort(graph.ids[own.start : own.stop])
-        return graph.features_of("user")[order, 0].tolist()
-
-    write("buys", user_id=ids, item_id=items, quantity=[1, 2])
-    write("users", age=[3, 4], user_id=items)
-    ends = {"train": (0, 0), "valid": (1, 1), "test": (1, 0)}
-    for mask, (user, item) in ends.items():
-        write(f"split/{mask}", user_id=[ids[user]], item_id=[items[item]])
-    tables = ("--relation", f"user,buys,item=buys.{form}", "--nodes", f"user=users.{form}")
-    run("import", ".", "g.graph", *tables)
-    assert of_users() == [4, 3]
-    graph = open_graph("g.graph").graph
-    run("pairs", "g.graph", "--from", "split")
-    pairs = read_pairs("g.graph", "links")
-    names = np.array(graph.ids if graph.ids is not None else [f"user:{i}" for i in ids])
-    names = names if graph.ids is not None else np.append(names, [f"item:{i}" for i in ids])
-    for mask, (user, item) in zip(("train", "val", "test"), ends.values(), strict=True):
-        found = names[pairs.positives[mask][0]].tolist()
-        assert found == [f"user:{ids[user]}", f"item:{items[item]}"]
-    write("x", f=[1.5, 2.5], user_id=items)
-    run("attach", "g.graph", "--features", f"user=x.{form}")
-    assert of_users() == [2.5, 1.5]
-    np.save("x.npy", np.array([[7.5], [8.5]]))
-    rows = ("attach", "g.graph", "--features", "user=x.npy")
-    if graph.ids is not None:
-        assert "not clear which vertex a row is of" in refused(*rows)
-    run(*rows, *["--ids", "sorted"] * (graph.ids is not None))
-    assert of_users() == [7.5, 8.5]
