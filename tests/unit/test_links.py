@@ -1,26 +1,37 @@
 """Pairs for link prediction: how they are split, what is drawn, and what a folder keeps of them."""
 
+import gzip
+import pickle
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from command_line import as_json, refused, run
 from hypothesis import given
 from hypothesis import strategies as st
+from ogb_folders import write_text
 from refusals import refuses
 from small_graphs import from_arcs, make_folder, random_graph
 from stored_graphs import change_array, change_json
+from tensor_files import instance, named, tensor, write_torch
 
 from gcnmpi.proof.links import training_graph
 from partition.graph import links
 from partition.graph.graph import arcs
+from partition.graph.hashing import key, mixed, permuted
 from partition.graph.links import drawn_candidates, list_pairs, read_pairs, split_pairs, write_pairs
-from partition.graph.relations import Relation
+from partition.graph.relations import Relation, VertexTypes
 from partition.graph.store import open_graph, write_graph
+from partition.importing.links import pairs_of
 from partition.importing.readers.typed_source import RelationArcs, TypedSource
 from partition.importing.typed import build_typed
 from partition.importing.vertex_data import VertexFiles, attach
+from partition.pipeline import hard_candidates
+from partition.pipeline.hard_candidates import page_rank, with_hard_candidates
 
 MASKS = ("train", "val", "test")
 SHARES = "0.85", "0.05", "0.10"
@@ -496,3 +507,418 @@ def test_some_relations_can_be_split_and_triples_have_ends_of_the_types(tmp_path
         assert told in refused(*words)
     buys.write_text("0,buys,30\n2,knows,3\n")
     assert as_json(*words)["positives"]["train"] == 2
+
+
+# Hard candidates, held against a dense computation of their definition
+
+HARD_SHARES = "0.7", "0.1", "0.2"
+
+
+def dense(graph):
+    matrix = np.zeros((graph.n, graph.n), bool)
+    matrix[arcs(graph), graph.indices] = True
+    return matrix
+
+
+def neighbours(graph, pairs):
+    """Who is a neighbour of whom, without loops and pairs that are held out."""
+    matrix = dense(graph) | dense(graph).T
+    np.fill_diagonal(matrix, False)
+    for mask in ("val", "test"):
+        for u, v in pairs.positives[mask].tolist():
+            matrix[u, v] = matrix[v, u] = False
+    return matrix
+
+
+def pushed(near, source):
+    """PageRank by the definition, of one source, all vertices at once."""
+    degree = near.sum(1)
+    rest, kept = np.zeros(len(near)), np.zeros(len(near))
+    rest[source] = 1
+    for _ in range(hard_candidates.MOST_STEPS):
+        full = rest > hard_candidates.REST * degree
+        kept[full] += hard_candidates.RESTART * rest[full]
+        share = np.where(full, rest, 0) / np.maximum(degree, 1)
+        rest = np.where(full, 0, rest) + (1 - hard_candidates.RESTART) * share @ near
+    return kept
+
+
+def ranks(scores, allowed):
+    """1 + how many allowed vertices have more; those with nothing come after all."""
+    some = allowed & (scores > 0)
+    found = np.full(len(scores), some.sum() + 1)
+    for vertex in np.flatnonzero(some):
+        found[vertex] = 1 + (scores[some] > scores[vertex]).sum()
+    return found
+
+
+def hardest(near, partners, source, count, base):
+    """The definition for one source, by loops."""
+    allowed = ~partners[source]
+    allowed[source] = False
+    common = near[source].astype(int) @ near.astype(int)
+    rank = pushed(near, source).astype(np.float32)
+    total = ranks(common, allowed) + ranks(rank, allowed)
+    ties = mixed(np.arange(len(near)), key(base, 1, source)) >> np.uint64(32)
+    scored = [w for w in np.flatnonzero(allowed) if common[w] or rank[w]]
+    chosen = sorted(scored, key=lambda w: (total[w], ties[w]))
+    order = permuted(np.arange(len(near)), len(near), key(base, 2, source)).tolist()
+    chosen += [w for w in order if allowed[w] and w not in scored]
+    return chosen[:count]
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize(("narcs", "items"), [(60, 0), (500, 0), (300, 25)])
+def test_candidates_are_those_of_the_definition(directed, narcs, items):
+    graph = random_graph(70, narcs)
+    pairs = split_pairs(graph, HARD_SHARES, 2, directed, negatives=0)  # the first edge is held out
+    types = VertexTypes.of_counts({"user": 70 - items, "item": items}) if items else None
+    made = with_hard_candidates(pairs, replace(graph, vertex_types=types), 12)
+    near, partners = neighbours(graph, pairs), dense(graph)
+    for found in pairs.positives.values():
+        partners[found[:, 0], found[:, 1]] = True
+    both = [partners, partners.T] if directed else [partners | partners.T] * 2
+    kinds = np.arange(70) >= 70 - items
+    assert made.replaced == "both"
+    for mask in ("val", "test"):
+        assert made.candidates[mask].shape == (len(pairs.positives[mask]), 12)
+        assert made.candidates[mask].dtype == np.int32
+        for ends, row in zip(pairs.positives[mask].tolist(), made.candidates[mask], strict=True):
+            expected = []
+            for side, (told, other) in enumerate([ends, ends[::-1]]):
+                taken = both[side] | (kinds != kinds[other])  # of the type that they replace
+                expected += hardest(near, taken, told, 6, key(2, side if directed else 0))
+            assert row.tolist() == expected
+
+
+def test_page_rank_is_near_that_of_the_equation():
+    graph = random_graph(30, 200)
+    near = neighbours(graph, split_pairs(graph, ("1", "0", "0")))
+    walks = near / np.maximum(near.sum(1), 1)[:, None]
+    exact = 0.15 * np.linalg.inv(np.eye(30) - 0.85 * walks)
+    matrix = hard_candidates._near(graph, np.empty((0, 2), int))
+    found = page_rank(matrix, np.diff(matrix.indptr), np.arange(30)).toarray()
+    assert (found <= exact + 1e-6).all()
+    # A vertex keeps less than 5e-5 times its degree of the rest.
+    assert (exact - found).max() <= 5e-5 * near.sum() + 1e-6
+
+
+def test_they_do_not_depend_on_how_many_are_ranked_together(monkeypatch):
+    graph = random_graph(60, 300)
+    pairs = split_pairs(graph, HARD_SHARES, 1)
+    made = with_hard_candidates(pairs, graph, 20)
+    monkeypatch.setattr(hard_candidates, "AT_ONCE", 3)
+    for seed in (1, 2):
+        again = with_hard_candidates(replace(pairs, seed=seed), graph, 20)
+        assert (again.id == made.id) == (seed == 1)
+
+
+def test_a_graph_without_enough_others_is_refused():
+    graph = from_arcs(4, [(0, 1), (0, 2), (0, 3), (1, 2)])
+    pairs = split_pairs(graph, ("0", "0", "1"), negatives=0)
+    refuses("has 0 others that are no partners of it", with_hard_candidates, pairs, graph, 2)
+    for count in (0, -2, 3):
+        refuses("not half for either end", with_hard_candidates, pairs, graph, count)
+
+
+def test_the_command(tmp_path):
+    path = make_folder(tmp_path / "g.graph", random_graph(50, 300))
+    as_json("pairs", path, "--split", ",".join(HARD_SHARES), "--candidates", 5)
+    hard = ("negatives", path, "--hard")
+    facts = as_json(*hard, 6, "--of", "test")
+    assert facts["candidates"] == {"test": 6}
+    assert facts["drawn"] == 5  # for those to validate on
+    assert facts["made"] == "split 0.7,0.1,0.2; 6 hard candidates of test"
+    assert "have candidates of test already" in refused(*hard, 8)
+    assert as_json(*hard, 8, "--of", "val")["candidates"] == {"val": 8, "test": 6}
+    facts = as_json(*hard, 8, "--force")
+    assert (facts["candidates"], facts["drawn"]) == ({"val": 8, "test": 8}, 0)
+    pairs = read_pairs(path, "links")
+    assert pairs.replaced == "both"
+    for words, told in ((["--of", "vall"], "mean 'val'"), (["--pairs", "link"], "mean 'links'")):
+        assert told in refused("negatives", path, *words)
+    second = {"val": np.zeros((len(pairs.positives["val"]), 3), np.int32)}
+    write_pairs(path, replace(pairs, candidates=second, replaced="second"), force=True)
+    assert "are of the second end only" in refused(*hard, 2, "--of", "test")
+
+
+# Pairs from files of other programs: OGB, PyTorch Geometric, tables
+
+N = 30
+RNG = np.random.default_rng(3)
+_ALL = RNG.permutation([(u, v) for u in range(N) for v in range(u)])
+PAIRS = {"train": _ALL[:40], "val": _ALL[40:47], "test": _ALL[47:60]}
+NEGATIVES = {"val": _ALL[60:70], "test": _ALL[70:85]}
+THEIRS = {"train": "train", "val": "valid", "test": "test"}
+
+
+@pytest.fixture
+def linked(tmp_path):
+    arcs = [tuple(pair) for pair in PAIRS["train"].tolist()]
+    return make_folder(tmp_path / "g.graph", from_arcs(N, [*arcs, *((v, u) for u, v in arcs)]))
+
+
+def write_numpy(file, content):
+    """A dict of arrays as torch.save writes it."""
+    write_torch(file, content, {})
+
+
+def write_old(file, content):
+    """The same before torch 1.6: pickles one behind the other."""
+    head = (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True, "type_sizes": {"int": 4}})
+    parts = (*head, content, [])
+    file.write_bytes(b"".join(pickle.dumps(part, protocol=2) for part in parts))
+
+
+def write_tensors(file, content):
+    """A dict of tensors, as torch.save writes it."""
+    arrays = {name: np.ascontiguousarray(array) for name, array in content.items()}
+    tensors = {name: tensor(name, array) for name, array in arrays.items()}
+    write_torch(file, tensors, {name: array.tobytes() for name, array in arrays.items()})
+
+
+def of_mask(mask):
+    found = {"edge": PAIRS[mask]}
+    if mask == "train":
+        return found | {"weight": np.ones(40), "year": np.full(40, 2001)}
+    return found | {"edge_neg": NEGATIVES[mask]}
+
+
+def write_split(folder, write, of=of_mask):
+    folder.mkdir(parents=True)
+    for mask, name in THEIRS.items():
+        write(folder / f"{name}.pt", of(mask))
+    return folder
+
+
+def same(found, kind, expected):
+    held = getattr(found, kind)
+    assert held.keys() == expected.keys()
+    for mask, array in expected.items():
+        np.testing.assert_array_equal(held[mask], array)
+
+
+@pytest.mark.parametrize("write", [write_numpy, write_old, write_tensors])
+def test_a_split_of_ogb(tmp_path, linked, write):
+    root = tmp_path / "ogbl"
+    folder = write_split(root / "split" / "time", write)
+    for place in (folder, root):
+        assert (
+            "not read: 'weight', 'year'" in run("pairs", linked, "--from", place, "--force").stderr
+        )
+        found = read_pairs(linked, "links")
+        same(found, "positives", PAIRS)
+        same(found, "negatives", NEGATIVES)
+        assert (found.directed, found.seed, found.made) == (False, None, f"from {place.name}")
+    # The graph comes from the same folder.
+    write_text(root, N, PAIRS["train"])
+    graph = tmp_path / "ogbl.graph"
+    assert "split/time" in run("import", root, graph, "--undirected").stdout
+    assert as_json("pairs", graph, "--from", root)["arcs"] == {"train": 40, "val": 0, "test": 0}
+    write(folder / "train.pt", {"edge": PAIRS["train"], "edge_neg": PAIRS["train"][:39]})
+    told = run("pairs", graph, "--from", folder, "--force").stderr
+    assert "39 negatives to train on, for 40 pairs: left out" in told
+    assert read_pairs(graph, "links").negatives.keys() == {"val", "test"}
+
+
+def test_triples_and_sources_with_candidates_of_their_own(tmp_path, linked):
+    relations = {mask: RNG.integers(0, 4, len(PAIRS[mask])) for mask in MASKS}
+    relations["train"][0] = 3
+    drawn = {mask: RNG.integers(0, N, (2, len(PAIRS[mask]), 5)) for mask in ("val", "test")}
+
+    def citation(mask):
+        source, target = PAIRS[mask].T
+        more = {"target_node_neg": drawn[mask][1]} if mask in drawn else {}
+        return {"source_node": source, "target_node": target} | more
+
+    def wikikg(mask):
+        head, tail = PAIRS[mask].T
+        found = {"head": head, "relation": relations[mask], "tail": tail}
+        more = (
+            dict(zip(("head_neg", "tail_neg"), drawn[mask], strict=True)) if mask in drawn else {}
+        )
+        return found | more
+
+    write_split(tmp_path / "citation", write_old, citation)
+    run("pairs", linked, "--from", tmp_path / "citation", "--directed")
+    found = read_pairs(linked, "links")
+    same(found, "positives", PAIRS)
+    same(found, "candidates", {mask: tail for mask, (_, tail) in drawn.items()})
+    assert (found.replaced, found.directed) == ("second", True)
+    (tmp_path / "kg").mkdir()
+    write_numpy(tmp_path / "kg" / "split_dict.pt", {THEIRS[mask]: wikikg(mask) for mask in MASKS})
+    assert as_json("pairs", linked, "--from", tmp_path / "kg", "--force")["relations"] == 4
+    found = read_pairs(linked, "links")
+    same(found, "relations", relations)
+    same(found, "candidates", {m: np.hstack([tail, head]) for m, (head, tail) in drawn.items()})
+    assert found.replaced == "both"
+    typed = lambda mask: wikikg(mask) | {"head_type": np.ones(1)}  # noqa: E731
+    write_split(tmp_path / "types", write_numpy, typed)
+    text = refused("pairs", linked, "--from", tmp_path / "types", "--force")
+    assert "vertices of several types" in text
+
+
+def labelled(mask, split=False, relations=False):
+    """The fields that RandomLinkSplit adds to a graph."""
+    negatives = PAIRS["train"][::-1] if mask == "train" else NEGATIVES[mask]
+    positive = np.arange(len(PAIRS[mask])) % 3 + 1 if relations else np.ones(len(PAIRS[mask]))
+    none = np.zeros(len(negatives), positive.dtype)
+    if not split:
+        index = np.concatenate([PAIRS[mask], negatives]).T.copy()
+        return {"edge_label_index": index, "edge_label": np.append(positive, none)}
+    fields = {"pos_edge_label_index": PAIRS[mask].T.copy(), "pos_edge_label": positive}
+    return fields | {"neg_edge_label_index": negatives.T.copy(), "neg_edge_label": none}
+
+
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("relations", [False, True])
+def test_graphs_of_random_link_split(tmp_path, linked, split, relations):
+    module, storages, parts = "torch_geometric.data", {}, []
+    for mask in MASKS:
+        fields = labelled(mask, split, relations)
+        tensors = {name: tensor(f"{mask}-{name}", array) for name, array in fields.items()}
+        storages |= {f"{mask}-{name}": array.tobytes() for name, array in fields.items()}
+        state = {"_store": instance(f"{module}.storage", "GlobalStorage", {"_mapping": tensors})}
+        parts.append(instance(f"{module}.data", "Data", state))
+    write_torch(tmp_path / "split.pt", tuple(parts), storages)
+    run("pairs", linked, "--from", tmp_path / "split.pt")
+
+    def data(mask):
+        fields = labelled(mask, split, relations) | {"num_nodes": N}
+        return SimpleNamespace(to_dict=lambda: fields)
+
+    graph_id = open_graph(linked).manifest.id
+    objects = pairs_of(*map(data, MASKS), graph_id=graph_id, directed=False)
+    for found in (read_pairs(linked, "links"), objects):
+        same(found, "positives", PAIRS)
+        same(found, "negatives", {"train": PAIRS["train"][::-1], **NEGATIVES})
+        kinds = {mask: np.arange(len(PAIRS[mask])) % 3 for mask in MASKS} if relations else {}
+        same(found, "relations", kinds)
+    assert write_pairs(linked, objects, force=True).id == read_pairs(linked, "links").id
+
+
+def write_list(file, columns, names=None):
+    """Columns in a file of the kind that its name says."""
+    if file.suffix == ".npy":
+        np.save(file, np.column_stack(columns))
+    elif file.suffix == ".parquet":
+        pq.write_table(pa.table(list(columns), names=names or ["source", "target"]), file)
+    else:
+        mark = "\t" if file.suffix == ".txt" else ","
+        lines = [names] * (file.suffix != ".txt" and names is not None)
+        lines += zip(*columns, strict=True)
+        raw = "".join(mark.join(map(str, line)) + "\n" for line in lines).encode()
+        file.write_bytes(gzip.compress(raw) if file.suffix == ".gz" else raw)
+
+
+@pytest.mark.parametrize("suffix", ["npy", "parquet", "csv", "csv.gz"])
+def test_lists_of_pairs_and_ids(tmp_path, linked, suffix):
+    ids, folder = RNG.permutation(N) + 100, tmp_path / "folder"
+    folder.mkdir()
+    for mask in MASKS:
+        write_list(folder / f"{mask}.{suffix}", ids[PAIRS[mask]].T)
+    for mask in NEGATIVES:
+        write_list(tmp_path / f"{mask}-negatives.{suffix}", ids[NEGATIVES[mask]].T)
+    candidates = RNG.integers(0, N, (len(PAIRS["test"]), 4))
+    np.save(tmp_path / "candidates.npy", ids[candidates])
+    graph = make_folder(tmp_path / "ids.graph", replace(open_graph(linked).graph, ids=ids))
+    words = [f"--{mask}={folder}/{mask}.{suffix}" for mask in MASKS]
+    words += [f"--{mask}-negatives={tmp_path}/{mask}-negatives.{suffix}" for mask in NEGATIVES]
+    run("pairs", graph, *words, "--test-candidates", tmp_path / "candidates.npy")
+    found = read_pairs(graph, "links")
+    same(found, "positives", PAIRS)
+    same(found, "negatives", NEGATIVES)
+    same(found, "candidates", {"test": candidates})
+    assert found.made == f"from train.{suffix}"
+    # The same in a folder; the first vertex has no such number without ids.
+    run("pairs", graph, "--from", folder, "--name", "again")
+    same(read_pairs(graph, "again"), "positives", PAIRS)
+    assert "names a vertex outside 0..29" in refused("pairs", linked, "--from", folder)
+    write_list(folder / f"train.{suffix}", np.append(ids[PAIRS["train"]], [[99, ids[0]]], 0).T)
+    told = refused("pairs", graph, "--from", folder, "--force")
+    assert "train names the vertex 99, which the graph does not have" in told
+
+
+@pytest.mark.parametrize("suffix", ["txt", "parquet", "npy"])
+def test_triples_of_texts(tmp_path, linked, suffix):
+    names, folder = np.array([f"city {i}" for i in range(N)]), tmp_path / "triples"
+    graph = make_folder(tmp_path / "t.graph", replace(from_arcs(N, [(0, 1)]), ids=names))
+    kinds = np.array(["borders", "near", "rules"])
+    relations = {mask: np.arange(len(PAIRS[mask])) % 3 for mask in MASKS}
+    folder.mkdir()
+    for mask in MASKS:
+        head, tail = names[PAIRS[mask]].T
+        columns = [head, kinds[relations[mask]], tail]
+        write_list(folder / f"{THEIRS[mask]}.{suffix}", columns, ["h", "r", "t"])
+        rows = [relations[mask], *PAIRS[mask].T]
+        write_list(tmp_path / f"{mask}.csv", rows, ["kind", "first", "second"])
+    words = "--from", folder, "--columns", "source,relation,target"
+    assert as_json("pairs", graph, *words)["relations"] == 3
+    words = [f"--{mask}={tmp_path}/{mask}.csv" for mask in MASKS]
+    run("pairs", linked, *words, "--columns", "relation,source,target")  # numbers, under a header
+    for of, called in ((graph, tuple(kinds)), (linked, ())):
+        found = read_pairs(of, "links")
+        same(found, "positives", PAIRS)
+        same(found, "relations", relations)
+        assert found.relation_names == called
+
+
+def test_pairs_to_train_on_that_are_held_out_or_join_a_vertex_to_itself(tmp_path, linked):
+    train = np.concatenate([[[4, 4]], PAIRS["train"], PAIRS["test"][:2, ::-1]])
+    negatives = np.column_stack([np.arange(len(train)), np.zeros(len(train), int)]) % N
+    leaking = {"edge": train, "edge_neg": negatives}
+    of = lambda mask: leaking if mask == "train" else of_mask(mask)  # noqa: E731
+    write_split(tmp_path / "split", write_numpy, of)
+    text = refused("pairs", linked, "--from", tmp_path / "split")
+    assert "2 pairs to train on are also in test" in text
+    assert "--drop-held-out" in text
+    result = run("pairs", linked, "--from", tmp_path / "split", "--drop-held-out")
+    assert "1 pairs to train on of a vertex with itself: left out" in result.stderr
+    assert "2 pairs are also held out" in result.stderr
+    found = read_pairs(linked, "links")
+    same(found, "positives", PAIRS)
+    np.testing.assert_array_equal(found.negatives["train"], negatives[1:-2])
+
+
+def test_what_is_refused(tmp_path, linked):
+    split = write_split(tmp_path / "split", write_numpy)
+    short = write_split(tmp_path / "short", write_numpy)
+    (short / "valid.pt").unlink()
+    for name in "ab":
+        (tmp_path / "many" / "split" / name).mkdir(parents=True)
+    write_numpy(tmp_path / "other.pt", {"x": np.zeros(3)})
+    write_torch(tmp_path / "evil.pt", {"edge": named("os", "system")}, {})
+    (tmp_path / "cut.pt").write_bytes(b"\x80\x02K\x01.")
+    np.save(tmp_path / "wide.npy", np.zeros((4, 3), int))
+    np.savez(tmp_path / "train.npz", train=PAIRS["train"])
+    (tmp_path / "words.csv").write_text("a,b\nc,d\n")
+    for told, *words in (
+        ("--seed draws pairs", "--from", split, "--seed", 1),
+        ("are for pairs that are read", "--columns", "source,target"),
+        ("there are no pairs of val", "--train", split / "train.pt"),
+        ("there is no file", "--from", tmp_path / "none.pt"),
+        ("holds the pairs of 1 masks, not of 3", "--from", split / "train.pt"),
+        ("it is not clear which files", "--from", short),
+        ("holds a, b, not one split", "--from", tmp_path / "many"),
+        ("holds no pairs that are known", "--train", tmp_path / "other.pt"),
+        ("names os.system", "--train", tmp_path / "evil.pt"),
+        ("is not a file of torch", "--train", tmp_path / "cut.pt"),
+        ("pairs are ids in the shape (m, 2)", "--train", tmp_path / "wide.npy"),
+        ("--from takes an .npz", "--train", tmp_path / "train.npz"),
+        ("there are no pairs of val", "--from", tmp_path / "train.npz"),
+        ("vertices are 0..29, not", *(f"--{mask}={tmp_path}/words.csv" for mask in MASKS)),
+    ):
+        assert told in refused("pairs", linked, *words)
+    refuses("has no edge_label_index", pairs_of, 1, 2, 3, graph_id="", directed=False)
+
+
+def test_an_npz_of_all_masks(tmp_path, linked):
+    candidates = RNG.integers(0, N, (len(PAIRS["val"]), 3))
+    arrays = {"train": PAIRS["train"], "valid": PAIRS["val"], "test": PAIRS["test"].T}
+    arrays |= {"test_negatives": NEGATIVES["test"], "valid_candidates": candidates}
+    np.savez(tmp_path / "all.npz", other=np.zeros(3), **arrays)
+    assert "not read: 'other'" in run("pairs", linked, "--from", tmp_path / "all.npz").stderr
+    found = read_pairs(linked, "links")
+    same(found, "positives", PAIRS)
+    same(found, "negatives", {"test": NEGATIVES["test"]})
+    same(found, "candidates", {"val": candidates})

@@ -1,36 +1,49 @@
 """Text formats, the choice of a format, and what all readers refuse."""
 
 import bz2
+import collections
 import gzip
 import io
 import json
 import lzma
+import os
+import pickle
 import sys
 import tarfile
 import zipfile
 from functools import partial
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.io
 import scipy.sparse as sp
+from command_line import refused, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from ogb_folders import rows, write_binary, write_text
 from refusals import refuses
 from traced import takes_less_than
 
-from partition.importing.assemble import build_graph
+from partition.graph.graph import arcs
+from partition.graph.store import open_graph
+from partition.importing import datasets, spools
+from partition.importing.assemble import build_graph, import_graph
 from partition.importing.readers import (
     READERS,
     Layout,
     Reading,
     guess_format,
     open_stream,
+    parquet_tables,
     read_source,
     sizes,
     unpacking,
 )
+from partition.importing.readers.vertex_files import read_features, read_ids, read_labels, read_mask
 
 BANNER = "%%MatrixMarket matrix coordinate "
 
@@ -356,3 +369,415 @@ def test_files_of_networkx(tmp_path, form, directed):
 def test_files_of_networkx_without_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "networkx", None)
     refuses("package networkx", read_source, put(tmp_path, "g.gml", "graph [ ]"))
+
+
+# The formats that bring features and labels: planetoid and gnn-benchmark
+
+# Ten vertices in three classes; 0..5 in allx, of which 0..1 train; tests are 8, 6, 9 and 7 is in
+# no file. The features of vertex v are v + 1 and its class.
+CLASSES = np.array([0, 1, 2, 0, 1, 2, 0, -1, 2, 1])
+ORDER = [8, 6, 9]
+
+
+def planetoid_parts():
+    features = np.column_stack([np.arange(1, 11), np.maximum(CLASSES, 0)]).astype(np.float32)
+    onehot, graph = np.eye(3, dtype=np.int32)[CLASSES], collections.defaultdict(list)
+    graph.update({0: [1, 1, 2], 1: [0], 2: [0], 6: [9], 8: [8], 3: []})
+    rows = {"x": features[:2], "allx": features[:6], "tx": features[ORDER]}
+    return {name: sp.csr_matrix(some) for name, some in rows.items()} | {
+        "y": onehot[:2], "ally": onehot[:6], "ty": np.asfortranarray(onehot[ORDER]),
+        "graph": graph, "test.index": "".join(f"{vertex}\n" for vertex in ORDER).encode(),
+    }  # fmt: skip
+
+
+def write_planetoid(folder, parts, protocol=2):
+    for name, value in parts.items():
+        raw = value if isinstance(value, bytes) else pickle.dumps(value, protocol)
+        (folder / f"ind.toy.{name}").write_bytes(raw)
+    return folder / "ind.toy"
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_planetoid_puts_every_row_in_its_place(tmp_path, protocol):
+    source = read_source(write_planetoid(tmp_path, planetoid_parts(), protocol))
+    assert source.n == 10
+    assert source.features.dtype == np.float32
+    assert source.features[:, 0].tolist() == [1, 2, 3, 4, 5, 6, 7, 0, 9, 10]
+    assert source.labels.tolist() == CLASSES.tolist()
+    assert source.labels.dtype == np.int32
+    members = {name: np.flatnonzero(mask).tolist() for name, mask in source.masks.items()}
+    assert members == {"train": [0, 1], "val": [2, 3, 4, 5], "test": [6, 8, 9]}
+    graph, facts = build_graph(source)
+    pairs = list(zip(arcs(graph).tolist(), graph.indices.tolist(), strict=True))
+    assert pairs == [(0, 1), (0, 2), (1, 0), (2, 0), (6, 9), (8, 8), (9, 6)]  # 9 → 6 was missing
+    assert facts["duplicates"]["found"] == 1
+
+
+class Hostile:
+    def __init__(self, call, *args):
+        self.call = call, args
+
+    def __reduce__(self):
+        return self.call
+
+
+OTHER = sp.csr_matrix(np.eye(6, 2, dtype=np.float32))
+OTHER.indices = OTHER.indices[:1]
+PLANETOID = [
+    ("x", Hostile(os.system, "true"), r"posix\.system|nt\.system"),
+    ("graph", Hostile(eval, "1"), r"eval"),
+    ("allx", Hostile(np.ndarray, (10**12,)), r"toy.allx"),
+    ("allx", Hostile(bytearray, 10**12), r"bytearray"),
+    ("graph", [[1], [0]], r"does not hold a dict"),
+    ("graph", {0: [10]}, r"names a vertex outside 0\.\.9"),
+    ("graph", {0: [0.5]}, r"something else than whole numbers"),
+    ("graph", {0: [2**70]}, r"beyond 64 bits"),
+    ("graph", dict.fromkeys(range(10), list(range(10)) * 9), r"more neighbours than"),
+    ("y", np.array(["a"], object), r"damaged array"),
+    ("y", 5, r"holds a int, not an array"),
+    ("allx", OTHER, r"allx: 1 indices but 2 values"),
+    ("ally", np.ones((6, 3)), r"rows with a single 1"),
+    ("ally", np.eye(5, 3), r"has 6 rows, its labels 5"),
+    ("tx", sp.csr_matrix((3, 5), dtype=np.float32), r"differ in their columns"),
+    ("tx", sp.csr_matrix(np.full((3, 2), np.nan)), r"features of vertex 0, column 0"),
+    ("test.index", b"8 6\n", r"names 2 vertices, tx has 3"),
+    ("test.index", b"8 6 x\n", r"not a list of vertex numbers"),
+    ("test.index", b"8 6 6\n", r"one of them twice"),
+    ("test.index", b"8 6 5\n", r"not those after the 6"),
+    ("test.index", b"8 6 999999999999\n", r"not those after the 6"),
+    ("test.index", b"", r"names no vertex"),
+]
+
+
+def test_planetoid_refuses(tmp_path):
+    for part, value, message in PLANETOID:
+        prefix = write_planetoid(tmp_path, planetoid_parts() | {part: value})
+        caught = refuses(message, read_source, prefix)
+        assert "\n" not in caught.message
+        assert "toy" in caught.message
+    prefix = write_planetoid(tmp_path, planetoid_parts() | {"ally": np.zeros((6, 3))})
+    assert read_source(prefix).labels[:6].tolist() == [-1] * 6
+    (tmp_path / "ind.toy.ty").unlink()
+    refuses(r"there is no file .*ind\.toy\.ty", read_source, prefix)
+
+
+# gnn-benchmark
+
+
+def npz_arrays(**changes):
+    adjacency = sp.csr_array(np.array([[0, 1, 1], [0, 0, 1], [0, 0, 1]], np.float32))
+    attributes = sp.csr_array(np.array([[0, 2], [1, 0], [0, 0]], np.float32))
+    arrays = {"labels": np.array([1, 0, -1])}
+    for name, matrix in (("adj", adjacency), ("attr", attributes)):
+        arrays[f"{name}_data"] = matrix.data
+        arrays[f"{name}_indices"] = matrix.indices
+        arrays[f"{name}_indptr"] = matrix.indptr
+        arrays[f"{name}_shape"] = np.array(matrix.shape)
+    arrays["class_names"] = np.array(["a", None], object)  # must not be unpickled
+    return {key: value for key, value in (arrays | changes).items() if value is not None}
+
+
+def write_npz(folder, **changes):
+    np.savez_compressed(folder / "toy.npz", **npz_arrays(**changes))
+    return folder / "toy.npz"
+
+
+def test_npz_with_weights_dense_attributes_and_without(tmp_path):
+    dense = np.arange(6.0).reshape(3, 2)
+    weights = np.array([1, 2, 3, 4.0])
+    source = read_source(write_npz(tmp_path, attr_matrix=dense, adj_data=weights))
+    assert source.features.tolist() == dense.tolist()
+    assert source.weights.tolist() == weights.tolist()
+    bare = read_source(write_npz(tmp_path, attr_indptr=None, labels=None))
+    assert bare.features is None
+    assert bare.labels is None
+
+
+NPZ = [
+    ({"adj_indptr": None}, r"has no array adj_indptr"),
+    ({"adj_data": None}, r"has no array adj_data"),
+    ({"adj_shape": np.array([3, 4])}, r"3 x 4, not square"),
+    ({"adj_shape": np.array([2**40, 2**40])}, r"4 row pointers do not fit the shape"),
+    ({"adj_shape": np.array([3.0, 3.0])}, r"not a pair of integers"),
+    ({"adj_indptr": np.array([0, 3, 2, 4])}, r"row pointers do not rise"),
+    ({"adj_indptr": np.array([0, 2, 3, 9])}, r"row pointers do not rise"),
+    ({"adj_indices": np.array([1, 2, 3, 2])}, r"column index is outside 0\.\.2"),
+    ({"adj_indices": np.array([1, 2, 2.0, 2])}, r"indices is not a vector of integers"),
+    ({"adj_data": np.array([1, 2, np.nan, 1])}, r"weight of entry 3 is nan"),
+    ({"adj_data": np.ones(3)}, r"4 indices but 3 values"),
+    ({"attr_data": np.array([1, np.inf])}, r"features of vertex 1, column 0"),
+    ({"attr_data": np.array([1e300, 1])}, r"features of vertex 0, column 1"),
+    ({"attr_shape": np.array([3, 10**12])}, r"1000000000000 columns for only 2 entries"),
+    ({"attr_matrix": np.ones((2, 2))}, r"attributes of 2 vertices, the graph has 3"),
+    ({"labels": np.array([0, 1])}, r"labels of 2 vertices, the graph has 3"),
+    ({"labels": np.array([0, 1, -2])}, r"label -2 of vertex 2 is outside"),
+    ({"labels": np.array([[0], [1], [1]])}, r"labels must be a vector of integers"),
+    ({"labels": np.array([0, 1, 0.5])}, r"labels must be a vector of integers"),
+    ({"labels": np.array([0, None, 1], object)}, r"labels: Object arrays"),
+]
+
+
+def test_npz_refuses(tmp_path):
+    for changes, message in NPZ:
+        caught = refuses(message, read_source, write_npz(tmp_path, **changes))
+        assert "\n" not in caught.message
+        assert "toy.npz" in caught.message
+
+
+# Folders of graphs as OGB publishes them; data sets by name
+
+ENDS = np.array([[0, 1], [1, 2], [4, 0], [3, 3], [0, 1]])
+X = np.array([[0.5, -1], [2, 3e-3], [0, 0], [7, 8], [9, 1]])
+Y = np.array([[0], [2], [0], [2], [5]])
+PARTS = ([0, 1], [2], [3, 4])
+
+
+@pytest.mark.parametrize("write", [write_text, write_binary])
+@pytest.mark.parametrize("memory", [None, 1e9])
+def test_a_folder_comes_with_its_features_classes_and_split(tmp_path, write, memory):
+    root = write(tmp_path / "ogbn_tiny", 6, ENDS, np.append(X, [[1, 1]], 0), np.append(Y, [[5]], 0),
+                 PARTS)  # fmt: skip
+    assert guess_format(root) == "ogb"
+    import_graph(root, tmp_path / "g.graph", memory=memory)
+    stored = open_graph(tmp_path / "g.graph")
+    graph = stored.graph
+    assert (graph.n, graph.nnz, graph.ids) == (6, 4, None)
+    assert graph.adjacency().toarray()[4, 0] == 1
+    np.testing.assert_array_equal(graph.features[:5], X.astype(np.float32))
+    assert graph.labels.tolist() == [0, 1, 0, 1, 2, 2]
+    assert graph.class_names == ("0", "2", "5")
+    found = {name: np.flatnonzero(mask).tolist() for name, mask in graph.masks.items()}
+    assert found == {"train": [0, 1], "val": [2], "test": [3, 4]}
+    assert stored.manifest.source["file"] == "ogbn_tiny"
+    assert stored.manifest.source["duplicates"] == {"found": 1, "rule": "merge"}
+
+
+def test_labels_that_are_no_classes_are_targets(tmp_path):
+    ends, many = ENDS[:2], np.array([[0, 1], [1, 1], [0, 0]])
+    found = read_source(write_text(tmp_path / "a", 3, ends, labels=many))
+    assert found.targets.tolist() == many.tolist()
+    real = read_source(write_text(tmp_path / "b", 3, ends, labels=[[0.5], [1], [2]]))
+    assert (real.labels, real.targets[:, 0].tolist()) == (None, [0.5, 1, 2])
+    unknown = write_binary(tmp_path / "c", 3, ends, labels=np.array([[0.0], [np.nan], [1]]))
+    assert read_source(unknown).labels.tolist() == [0, -1, 1]
+    for text, expected in (
+        (b'0\n""\n1\n""', [0, -1, 1, -1]),
+        (b"0\n\n1\n\n", [0, -1, 1, -1]),
+        (b"0,1\n,1\n0,\n", [[0, 1], [np.nan, 1], [0, np.nan]]),
+    ):
+        root = write_text(tmp_path / str(len(text)), len(expected), ends)
+        (root / "raw" / "node-label.csv.gz").write_bytes(gzip.compress(text))
+        found = read_source(root)
+        found = found.targets if found.labels is None else found.labels
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_what_is_not_read_is_noted_and_a_one_way_list_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    root = write_text(tmp_path / "o", 5, ENDS[:3], X, Y, PARTS)
+    rows(root / "raw" / "node_year.csv.gz", range(5))
+    result = run("import", "o", "g.graph")
+    assert "import with --undirected" in result.stderr
+    assert open_graph("g.graph").manifest.source["columns"] == "not read: node_year"
+    assert "note" not in run("import", "o", "g.graph", "--undirected", "--force").stderr
+
+
+SPOILED = [  # a file, its lines, and what is told
+    ("edge_index_dict.npz", [1], "vertices of several types"),
+    ("num-node-list.csv.gz", [2, 3], "holds 2 graphs"),
+    ("num-node-list.csv.gz", [0], "without vertices"),
+    ("num-node-list.csv.gz", [10**15], "of memory"),
+    ("edge.csv.gz", [[0, 9]] * 5, "a vertex outside 0..4"),
+    ("edge.csv.gz", [["x", 9]] * 5, "not an integer"),
+    ("edge.csv.gz", [[0, 1]], "has 1 arcs, 5 are announced"),
+    ("node-feat.csv.gz", X[:3], "has 3 rows"),
+    ("node-label.csv.gz", [0] * 7, "more rows than the graph"),
+    ("node-feat.csv.gz", [["nan", 1]] * 5, "not finite"),
+    ("node-feat.csv.gz", [["a", 1]] * 5, "line 1: .a,1.: .a. in column 1 is not a"),
+    ("num-node-list.csv.gz", None, "there is no file"),
+    ("../split/time/test.csv.gz", None, "there is no"),
+    ("../split/time/train.csv.gz", [9], "a vertex outside"),
+    ("../split/b/train.csv.gz", [0], "the splits b, time"),
+]
+
+
+def test_spoiled_folders_are_refused(tmp_path):
+    for number, (name, lines, message) in enumerate(SPOILED):
+        root = write_text(tmp_path / str(number) / "o", 5, ENDS, X, Y, PARTS)
+        if lines is None:
+            (root / "raw" / name).unlink()
+        else:
+            rows(root / "raw" / name, lines)
+        refuses(message, read_source, root)
+        refuses(message, import_graph, root, root.parent / "g.graph", memory=1e9)
+        assert [path.name for path in root.parent.iterdir()] == ["o"]
+
+
+def test_spoiled_archives_are_refused(tmp_path):
+    root = write_binary(tmp_path / "o", 5, ENDS, X[:3], Y)
+    refuses("not a row for each of 5", read_source, root)
+    counts = {"num_nodes_list": [3], "num_edges_list": [3]}
+    index = np.zeros((2, 3), np.int64)
+    for arrays, message in (
+        (counts, "no array edge_index"),
+        (counts | {"edge_index": np.zeros((3, 2))}, "not integers in"),
+        (counts | {"edge_index": np.asfortranarray(index)}, "Fortran"),
+        ({"edge_index": index}, "does not say how many"),
+    ):
+        np.savez(root / "raw" / "data.npz", **arrays)
+        refuses(message, read_source, root)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "gcnmpi"
+
+
+def test_a_data_set_of_pyg_is_that_object(tmp_path):
+    known = pytest.importorskip("torch_geometric.datasets", reason="PyG is not installed")
+    run("import", "pyg:KarateClub", tmp_path / "karate.graph")
+    stored, data = open_graph(tmp_path / "karate.graph"), known.KarateClub()[0]
+    assert stored.manifest.source["file"] == "pyg:KarateClub"
+    np.testing.assert_array_equal(stored.graph.features[:], data.x.numpy())
+    np.testing.assert_array_equal(stored.graph.labels, data.y.numpy())
+    assert stored.manifest.nnz == data.num_edges
+    assert "unknown data set of pyg 'KarateClu'" in refused("import", "pyg:KarateClu", "a.graph")
+    told = refused("import", "pyg:FakeDataset/x/y", tmp_path / "a.graph")
+    assert told.startswith("error: the library cannot load pyg:FakeDataset/x/y: TypeError")
+    assert len(told.splitlines()) == 2
+
+
+def test_a_data_set_of_dgl_is_saved_by_it(tmp_path, monkeypatch):
+    dgl, data = ModuleType("dgl"), ModuleType("dgl.data")
+    data.Cora = type("Cora", (), {"__len__": lambda self: 1, "__getitem__": lambda self, i: "it"})
+    data.Two = type("Two", (), {"__len__": lambda self: 2})
+    dgl.save_graphs = lambda path, graphs: Path(path).write_text(str(graphs))
+    for module in (dgl, data):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    with datasets.local_file(Path("dgl:Cora")) as path:
+        assert (path.suffix, path.read_text()) == (".bin", "['it']")
+    assert not path.exists()
+    assert "dgl:Two has 2 graphs" in refused("import", "dgl:Two", tmp_path / "a.graph")
+
+
+def test_a_library_that_is_missing_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ogb.nodeproppred", None)
+    monkeypatch.setitem(sys.modules, "dgl", None)
+    for source, command in (("ogb:ogbn-arxiv", "pip install ogb"), ("dgl:Cora", "pip install dgl")):
+        told = refused("import", source, tmp_path / "a.graph")
+        assert "this needs the Python package" in told
+        assert command in told
+
+
+# Parquet: lists of arcs and tables of vertices
+
+
+def table_of(path, **columns):
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def in_pieces(path):
+    reading = Reading(spools.allocate_in(path.parent))
+    return list(open_stream(path, "auto", Layout(), reading).pieces)
+
+
+def test_lists_of_arcs_with_ids_of_both_kinds(tmp_path):
+    path = table_of(
+        tmp_path / "e.parquet", weight=[0.5, 2], dst=[7, 9], kind=["k", "l"], src=[5, 7]
+    )
+    source = read_source(path)
+    assert (source.format, source.n, source.ids.tolist()) == ("parquet", 3, [5, 7, 9])
+    assert (source.source.tolist(), source.target.tolist()) == ([0, 1], [1, 2])
+    assert source.weights.tolist() == [0.5, 2]
+    texts = table_of(
+        tmp_path / "t.parquet", a=pa.array(["y", "x"]).dictionary_encode(), b=["z", "y"]
+    )
+    source = read_source(texts)
+    assert (source.ids.tolist(), source.source.tolist()) == (["x", "y", "z"], [1, 0])
+    source = read_source(path, layout=Layout(columns="-,source,-,target", string_ids=True))
+    assert (source.ids.tolist(), source.source.tolist()) == (["5", "7", "9"], [1, 2])
+    assert read_source(path, layout=Layout(vertices="0..9")).n == 10
+
+
+def test_a_list_of_arcs_is_the_same_in_pieces(tmp_path):
+    ends = np.random.default_rng(0).integers(0, 50, (2, 300))
+    path = table_of(tmp_path / "e.parquet", source=ends[0], target=ends[1])
+    made = [
+        import_graph(path, tmp_path / name / "g.graph", memory=memory, duplicates="sum")
+        for name, memory in (("a", None), ("b", 1e9))
+    ]
+    assert made[0] == made[1]
+    texts = table_of(tmp_path / "t.parquet", source=["x"], target=["y"])
+    refuses("these are texts", in_pieces, texts)
+
+
+def test_tables_of_vertices(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table_of("e.parquet", source=["b", "a", "c"], target=["a", "c", "b"])
+    table_of("v.parquet", id=["c", "a", "b"], emb=[[1.0, 2], [3, 4], [5, 6]], label=["u", "v", "u"],
+        train=[True, False, False])  # fmt: skip
+    run("import", "e.parquet", "g.graph", "--features", "v.parquet", "--labels", "v.parquet",
+        "--train-mask", "v.parquet")  # fmt: skip
+    graph = open_graph("g.graph").graph
+    assert graph.ids.tolist() == ["a", "b", "c"]
+    assert graph.features.tolist() == [[3, 4], [5, 6], [1, 2]]
+    assert (graph.labels.tolist(), graph.class_names) == ([1, 0, 0], ("u", "v"))
+    assert graph.masks["train"].tolist() == [False, False, True]
+    plain = table_of("x.parquet", p=[1, 2], q=[0.5, np.nan])
+    refuses("not finite", read_features, plain)
+    rows = read_features(table_of("x.parquet", p=[1, 2], q=[0.5, 3]))
+    assert rows.values.tolist() == [[1, 0.5], [2, 3]]
+    assert read_ids(table_of("i.parquet", id=[4, 2])).tolist() == [4, 2]
+    assert read_labels(table_of("y.parquet", node=[4, 2], y=[0, 1])).ids.tolist() == [4, 2]
+    assert read_mask(table_of("m.parquet", mask=[True, False]), "train").values.tolist() == [
+        True,
+        False,
+    ]
+
+
+def test_what_is_unclear_or_damaged_is_refused(tmp_path, monkeypatch):
+    cases = [
+        ({"a": [1], "b": [2], "c": [3]}, "the columns 'a', 'b', 'c', and it is not clear"),
+        ({"source": [1, None], "target": [1, 2]}, "lacks 1 of its values"),
+        ({"source": [0.5], "target": [1.5]}, "ids are float64"),
+        ({"source": [1], "target": [2], "weight": ["x"]}, "weights are"),
+        ({"source": [1], "target": [2], "weight": [np.inf]}, "not a finite number"),
+        ({"source": pa.array([], pa.int64()), "target": pa.array([], pa.int64())}, "no arcs"),
+    ]
+    for columns, message in cases:
+        path = table_of(tmp_path / "e.parquet", **columns)
+        refuses(message, read_source, path)
+        refuses(message, in_pieces, path)
+    raw = table_of(tmp_path / "e.parquet", source=[1], target=[2]).read_bytes()
+    for spoiled in (raw[:-9], raw[:4] + bytes(8) + raw[12:], b"PAR1"):
+        path.write_bytes(spoiled)
+        refuses("truncated or damaged", read_source, path)
+    buffer = pa.py_buffer(b"a\xffb")
+    spoiled = pa.StringArray.from_buffers(2, pa.py_buffer(np.array([0, 2, 3], np.int32)), buffer)
+    texts = table_of(tmp_path / "t.parquet", source=spoiled, target=["x", "y"])
+    name = tmp_path / "n.parquet"
+    name.write_bytes(raw.replace(b"target", b"targe\xff"))
+    for path in (texts, name):
+        refuses("truncated or damaged", read_source, path)
+    refuses(
+        "different lengths",
+        read_features,
+        table_of(tmp_path / "x.parquet", x=[[1.0], [1.0, 2.0]]),
+    )
+    refuses("'t' holds no numbers", read_features, table_of(tmp_path / "x.parquet", t=["a"]))
+    monkeypatch.setattr(parquet_tables, "FREE_ARCHIVE", 1 << 10)
+    table_of(tmp_path / "e.parquet", source=np.zeros(1 << 17, int), target=np.zeros(1 << 17, int))
+    refuses("unpacks to more than 200 times its size", read_source, tmp_path / "e.parquet")
+
+
+def test_ids_with_missing_values_are_no_ids(tmp_path):
+    for column in ([1.0, None], [1, None], ["a", None]):
+        path = table_of(tmp_path / "e.parquet", source=column, target=[2, 3])
+        for text in (False, True):
+            message = "ids are float64|lacks 1 of its values, the first in row 1"
+            caught = refuses(message, read_source, path, layout=Layout(string_ids=text))
+            assert "--string-ids" not in (caught.hint or "")
+    labels = table_of(tmp_path / "y.parquet", label=["a", None, "b"], id=[0, 1, 2])
+    assert read_labels(labels).values.tolist() == ["a", "", "b"]

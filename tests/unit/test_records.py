@@ -1,15 +1,30 @@
 """Files and folders that are whole or not there."""
 
+import csv
+import errno
+import json
 import os
 import resource
+import socket
 import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
-from refusals import refuses
+from refusals import raising, refuses
 
-from partition import records
-from partition.errors import UserError
-from partition.records import atomic_file, atomic_folder, sweep
+from gcnmpi.options.outputs import WEIGHTS, check_distinct, check_suffix
+from gcnmpi.run import results
+from gcnmpi.run.record import make_folder
+from gcnmpi.run.results import Results, write_csv, write_npz, write_parquet
+from partition import locks, records
+from partition.errors import UserError, shown
+from partition.importing.readers.vertex_files import read_features
+from partition.locks import Holder, folder_lock, holder_is_dead, holders
+from partition.records import atomic_file, atomic_folder, make_room_for, sweep
 from partition.startup import PYTHON
 
 
@@ -131,3 +146,235 @@ def test_what_dead_processes_left_is_swept_or_returns(tmp_path):
     assert sorted(os.listdir(tmp_path)) == sorted(kept)
     assert os.listdir(tmp_path / "lost.graph") == ["data"]
     assert os.listdir(tmp_path / "there.graph") == []
+
+
+# Locks: who is refused, what is said, and what a dead process leaves
+
+HOLD = """
+import sys
+from partition.locks import folder_lock
+with folder_lock(sys.argv[1], "another run", exclusive=sys.argv[2] == "exclusive"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+NO_LOCKS = raising(OSError(errno.ENOLCK, "No locks available"))
+
+
+@pytest.fixture
+def another():
+    """Start another process that holds a lock until it is told to end, or killed."""
+    started = []
+
+    def start(path, kind="exclusive"):
+        words = [sys.executable, "-P", "-c", HOLD, path, kind]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        process = subprocess.Popen(words, env=os.environ | {"SLURM_JOB_ID": "4711"}, **pipes)
+        started.append(process)
+        assert process.stdout.readline() == b"held\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(params=["flock", "records"])
+def way(request, monkeypatch):
+    """With locks of the file system, and where it has none."""
+    if request.param == "records":
+        monkeypatch.setattr(locks.fcntl, "flock", NO_LOCKS)
+    return request.param
+
+
+def refused(path, **options):
+    with pytest.raises(UserError) as caught, folder_lock(path, "x", patience=0.1, **options):
+        pass
+    return str(caught.value)
+
+
+def test_one_holds_it_exclusively_or_several_share_it(tmp_path, way):
+    with folder_lock(tmp_path, "first"):
+        assert f"{tmp_path} is in use: first (host {socket.gethostname()}" in refused(tmp_path)
+        refused(tmp_path, exclusive=False)
+        with folder_lock(tmp_path, "of another thing", name=".p.lock"):
+            pass
+    shared = folder_lock(tmp_path, "one", exclusive=False)
+    with shared, folder_lock(tmp_path, "two", exclusive=False):
+        assert [holder.purpose for holder in holders(tmp_path)] == ["one", "two"]
+        refused(tmp_path)
+    with folder_lock(tmp_path, "last"):
+        pass
+    if way == "flock":
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_ends_with_its_process(tmp_path, another):
+    process = another(tmp_path)
+    message = refused(tmp_path)
+    assert f"another run (host {socket.gethostname()}, process {process.pid}, job 4711" in message
+    assert "wait until it ends" in message
+    process.kill()
+    process.wait()
+    with folder_lock(tmp_path, "next"):
+        assert [holder.purpose for holder in holders(tmp_path)] == ["next"]
+
+
+def test_records_decide_where_there_are_no_locks(tmp_path, another, monkeypatch):
+    process = another(tmp_path, "shared")
+    unsupported = raising(OSError(errno.EOPNOTSUPP, "Operation not supported"))
+    monkeypatch.setattr(locks.fcntl, "flock", unsupported)
+    refused(tmp_path)
+    with folder_lock(tmp_path, "reader", exclusive=False):
+        pass
+    process.kill()
+    process.wait()
+    with folder_lock(tmp_path, "next"):
+        pass
+    # Of a process on another host nobody knows whether it lives.
+    theirs = Holder("train", True, host="elsewhere")
+    (tmp_path / ".lock" / "elsewhere").write_text(json.dumps(asdict(theirs)))
+    assert f"delete {tmp_path}/.lock/elsewhere" in refused(tmp_path)
+
+
+def test_folders_that_cannot_be_written_to(tmp_path, monkeypatch):
+    read_only = raising(OSError(errno.EROFS, "Read-only file system"))
+    monkeypatch.setattr(locks.Path, "mkdir", read_only)
+    with folder_lock(tmp_path, "read", exclusive=False):
+        pass
+    assert "Read-only file system" in refused(tmp_path)
+
+
+def test_who_is_dead():
+    assert not holder_is_dead(Holder("x", True))
+    assert holder_is_dead(Holder("x", True, born="1"))
+    assert holder_is_dead(Holder("x", True, pid=2**22 + 1))
+    assert not holder_is_dead(Holder("x", True, pid=2**22 + 1, host="elsewhere"))
+    assert not holder_is_dead(Holder("x", True, pid=2**22 + 1, space="9"))
+
+
+def test_a_job_that_slurm_has_started_again_does_not_lock_itself_out(tmp_path, monkeypatch):
+    """On another host, after a node was lost, and where the file system has no locks."""
+    monkeypatch.setattr(locks.fcntl, "flock", NO_LOCKS)
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    (tmp_path / ".lock").mkdir()
+    first = Holder("train", True, host="elsewhere")
+    (tmp_path / ".lock" / "elsewhere").write_text(json.dumps(asdict(first)))
+    refused(tmp_path)
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    with folder_lock(tmp_path, "train"):
+        assert [holder.restarts for holder in holders(tmp_path)] == [1]
+    monkeypatch.setenv("SLURM_JOB_ID", "4712")
+    refused(tmp_path)
+
+
+def test_what_steers_a_terminal_is_written_out():
+    assert shown("a\x1b[2J\r\n\u202eb\udcff Ü") == r"a\x1b[2J\r\n\u202eb\udcff Ü"
+    assert "\x1b" not in str(UserError("\x1b]0;title\x07", "do\nthis \x9b1m"))
+
+
+# The files that a command is asked to write
+
+
+def test_a_name_of_another_kind_is_refused():
+    for name in ("w", "w.npy", "w.npz.gz", "w.NPZ", ".npz"):
+        error = refuses("the name ends in", check_suffix, "--save-weights", Path(name), WEIGHTS)
+        assert ".npz" in error.hint
+
+
+def test_two_options_may_not_name_one_file(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    for other in (tmp_path / "w.npz", tmp_path / "x" / ".." / "w.npz", tmp_path / "link" / "w.npz"):
+        with pytest.raises(UserError, match="--a and --b name the same file"):
+            check_distinct({"--a": tmp_path / "w.npz", "--none": None, "--b": other})
+    check_distinct({"--a": tmp_path / "w.npz", "--b": tmp_path / "b.npz"})
+
+
+def test_where_no_file_can_be_made_is_found_by_making_one(tmp_path):
+    make_room_for(tmp_path / "new" / "folder" / "w.npz")
+    assert list((tmp_path / "new" / "folder").iterdir()) == []
+    for path in (Path("/proc/w.npz"), tmp_path / ("n" * 250) / ("n" * 300) / "w.npz"):
+        refuses("cannot write", make_room_for, path)
+
+
+def test_results_stay_out_of_graph_folders(tmp_path):
+    graph = tmp_path / "g.graph"
+    graph.mkdir()
+    for name in ("manifest.json", "indptr.npy", "labels.npy"):
+        (graph / name).write_bytes(b"x")
+    (tmp_path / "link").symlink_to(graph)
+    for path in (graph / "labels.npy", graph / "a" / "b.npz", tmp_path / "link" / "labels.npy"):
+        refuses(r"g.graph is a graph folder", make_room_for, path)
+    for folder in (graph, graph / "runs" / "a"):
+        refuses(r"g.graph is a graph folder", make_folder, folder)
+    assert (graph / "labels.npy").read_bytes() == b"x"
+    assert len(list(graph.iterdir())) == 3
+    make_room_for(tmp_path / "labels.npy")
+
+
+# Files of results with the ids of the vertices
+
+VALUES = np.random.default_rng(0).standard_normal((7, 3)).astype(np.float32) * 1e-3
+TEXTS = np.array(["b", 'a "quoted", one', "ü", "d", "3", "#x", "% y"])
+NUMBERS = np.array([5, -3, 2**40, 0, 1, 7, 9])
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+    monkeypatch.setattr(results, "ROWS_AT_ONCE", 2)
+
+
+@pytest.mark.parametrize("ids", [TEXTS, NUMBERS, None])
+@pytest.mark.parametrize("picked", [None, np.array([6, 0, 0, 3, 1])])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+def test_files_come_back(tmp_path, ids, picked, dtype):
+    some = slice(None) if picked is None else picked
+    values = (VALUES[:, 0] * 1e6).astype(dtype) if dtype == np.int64 else VALUES.astype(dtype)
+    made, values = Results(values[some], ids, picked), values[some]
+    names = (np.arange(7) if ids is None else ids)[some]
+    write_csv(made, tmp_path / "y.csv")
+    write_npz(made, tmp_path / "y.npz")
+    write_parquet(made, tmp_path / "y.parquet")
+    with np.load(tmp_path / "y.npz") as arrays:
+        np.testing.assert_array_equal(arrays["values"], values)
+    with open(tmp_path / "y.csv", newline="", encoding="utf-8") as file:
+        lines = list(csv.reader(file))
+    header = ["class"] if values.ndim == 1 else ["0", "1", "2"]
+    if ids is not None:
+        assert lines.pop(0) == ["id", *header]
+        assert [line.pop(0) for line in lines] == [str(name) for name in names]
+    np.testing.assert_array_equal(np.array(lines, dtype).reshape(values.shape), values)
+    table = pq.read_table(tmp_path / "y.parquet")
+    assert table.column_names == ["id", *header]
+    assert table.column("id").to_pylist() == names.tolist()
+    found = np.stack([table.column(name).to_numpy() for name in header], 1).reshape(values.shape)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, values)
+    if ids is TEXTS and dtype == np.float32 and picked is None:  # and can be attached
+        for file in ("y.csv", "y.parquet"):
+            rows = read_features(tmp_path / file)
+            np.testing.assert_array_equal(rows.values, values)
+            assert rows.ids.tolist() == names.tolist()
+
+
+def test_one_number_a_row_has_a_name_and_an_archive_more_arrays(tmp_path):
+    made = Results(VALUES[:, 0], NUMBERS, None, "rank", "ranks", {"values": np.arange(3)})
+    write_csv(made, tmp_path / "y.csv")
+    assert (tmp_path / "y.csv").read_text().startswith("id,rank\n")
+    write_npz(made, tmp_path / "y.npz")
+    with np.load(tmp_path / "y.npz") as arrays:
+        assert sorted(arrays) == ["ranks", "values"]
+        np.testing.assert_array_equal(arrays["ranks"], VALUES[:, 0])
+
+
+def test_tables_have_the_names_of_classes(tmp_path):
+    made = Results(np.array([2, 0, 1, 1, 2, 0, 0]), TEXTS, None, names=("a, b", "ü", "#c"))
+    words = ["#c", "a, b", "ü", "ü", "#c", "a, b", "a, b"]
+    write_csv(made, tmp_path / "y.csv")
+    with open(tmp_path / "y.csv", newline="", encoding="utf-8") as file:
+        lines = list(csv.reader(file))
+    assert lines == [["id", "class"], *map(list, zip(TEXTS, words, strict=True))]
+    write_parquet(made, tmp_path / "y.parquet")
+    assert pq.read_table(tmp_path / "y.parquet").column("class").to_pylist() == words

@@ -4,21 +4,36 @@ import errno
 import functools
 import json
 import os
+import re
+import shutil
+import subprocess
 from dataclasses import asdict, replace
+from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import run
+from click.testing import CliRunner
+from command_line import as_json, refused, run
+from hypothesis import given
+from hypothesis import strategies as st
 from refusals import raising, refuses
 from small_graphs import from_arcs, make_folder, random_graph
 from stored_graphs import change_array, change_json
 from traced import takes_less_than
 
-from partition.graph import content, store
+from gcnmpi.nn.compile import Target, compile_network
+from gcnmpi.nn.describe import network_of
+from gcnmpi.options.config import from_table
+from partition.cli.main import cli
+from partition.errors import UserError
+from partition.graph import content, sparse_rows, store
 from partition.graph import graph as graph_module
 from partition.graph.content import content_id, data_id
-from partition.graph.graph import Graph
+from partition.graph.examples import known_rows, training_rows
+from partition.graph.graph import Graph, of_split
 from partition.graph.metrics import measure
+from partition.graph.sparse_rows import SparseRows, check_rows, from_dense, kept_form
 from partition.graph.store import (
     Partition,
     has_partition,
@@ -30,8 +45,12 @@ from partition.graph.store import (
     write_graph,
     write_partition,
 )
+from partition.importing.assemble import attach_files
+from partition.importing.splits import RandomSplit, draw_masks
+from partition.importing.vertex_data import VertexFiles, attach
 from partition.pipeline.adding import add_partition
 from partition.pipeline.checking import check_folder
+from partition.startup import PYTHON
 
 
 def full_graph(n=12):
@@ -407,11 +426,394 @@ def test_symmetry_is_looked_at(tmp_path, monkeypatch, at_once):
     graph, path = from_arcs(5, pairs), tmp_path / "g.graph"
     weights = np.arange(graph.nnz, dtype=float)
     zeros = np.where(np.arange(graph.nnz) % 2, -0.0, 0.0)  # which are equal
-    for given, symmetric in ((None, True), (zeros, True), (weights, False)):
-        write_graph(path, replace(graph, weights=given), source={}, overwrite=True)
+    for some, symmetric in ((None, True), (zeros, True), (weights, False)):
+        write_graph(path, replace(graph, weights=some), source={}, overwrite=True)
         assert open_graph(path).manifest.symmetric_values == symmetric
     change_json(path / "manifest.json", symmetric_values=True)
     refuses("no reverse of equal weight", open_graph, path)
     write_graph(path, from_arcs(3, [(0, 1), (1, 2), (2, 0)]), source={}, overwrite=True)
     change_json(path / "manifest.json", directed=False, symmetric_pattern=True)
     refuses("no reverse of equal weight", open_graph, path)
+
+
+# What an earlier version wrote, as it was stored then
+
+STORED = Path(__file__).parent / "stored"
+
+
+@pytest.mark.parametrize("version", sorted(path.name for path in STORED.iterdir()))
+def test_files_of_an_earlier_version_give_the_same_numbers(version, tmp_path):
+    folder = shutil.copytree(STORED / version, tmp_path / "stored")
+    for graph in folder.glob("*.graph"):
+        checked = CliRunner().invoke(cli, ["check", str(graph)])
+        assert checked.exit_code == 0, checked.output
+        for partition in graph.glob("partitions/*.json"):
+            assert read_partition(graph, partition.stem).k == 2
+    out = tmp_path / "found.npy"
+    words = ["infer", folder / "directed.graph", "--weights", folder / "weights.npz", "--out", out]
+    subprocess.run([*PYTHON, "gcnmpi", *words, "--set", "dtype=float64"], check=True)
+    np.testing.assert_allclose(np.load(out), np.load(folder / "logits.npy"), rtol=1e-12)
+
+
+# Masks that are drawn at random, at import and afterwards
+
+N = 1000
+LABELS = np.random.default_rng(0).integers(-1, 5, N).astype(np.int32)
+GRAPH = replace(from_arcs(N, [(0, 1)]), labels=LABELS)
+KNOWN = LABELS >= 0
+
+
+def sizes(masks):
+    return {name: np.count_nonzero(mask, axis=0).tolist() for name, mask in masks.items()}
+
+
+def test_shares_of_the_vertices_with_labels():
+    masks = draw_masks(GRAPH, RandomSplit("random:0.6,0.2,0.2", splits=3))
+    n = int(KNOWN.sum())
+    train, val = int(Fraction("0.6") * n), int(Fraction("0.2") * n)
+    assert sizes(masks) == {"train": [train] * 3, "val": [val] * 3, "test": [n - train - val] * 3}
+    together = sum(mask.astype(int) for mask in masks.values())
+    np.testing.assert_array_equal(together, np.repeat(KNOWN[:, None], 3, axis=1))
+    # Every split is another one, and each class has its share of about 60 %.
+    shared = (masks["train"][:, 0] & masks["train"][:, 1]).sum() / train
+    assert 0.5 < shared < 0.7
+    for c in range(5):
+        assert 0.45 < masks["train"][c == LABELS].mean() < 0.75
+
+
+def test_some_of_each_class():
+    labels = LABELS.copy()
+    labels[np.flatnonzero(labels == 4)[7:]] = -1
+    graph = replace(GRAPH, labels=labels)
+    masks = draw_masks(graph, RandomSplit("per-class:20,100,300", splits=2, seed=3))
+    for column in range(2):
+        chosen = labels[masks["train"][:, column]]
+        assert np.bincount(chosen).tolist() == [20, 20, 20, 20, 7]
+    assert sizes(masks) == {"train": [87, 87], "val": [100, 100], "test": [300, 300]}
+    assert not (sum(mask.astype(int) for mask in masks.values()) > 1).any()
+    assert not masks["test"][labels < 0].any()
+
+
+def test_it_depends_on_seed_split_and_id_only():
+    rule = "random:0.5,0.25,0.25"
+    masks = draw_masks(GRAPH, RandomSplit(rule, splits=5, seed=1))
+    again = draw_masks(GRAPH, RandomSplit(rule, splits=2, seed=1))
+    other = draw_masks(GRAPH, RandomSplit(rule, seed=2))
+    for name, mask in masks.items():
+        np.testing.assert_array_equal(mask[:, :2], again[name])
+        assert (mask[:, 0] != other[name]).any()
+    order = np.random.default_rng(5).permutation(N)
+    for ids in (order, 7 * order + 3, np.char.zfill(order.astype(str), 4)):
+        moved = replace(GRAPH, labels=LABELS[order], ids=ids)
+        for name, mask in draw_masks(moved, RandomSplit(rule, splits=5, seed=1)).items():
+            np.testing.assert_array_equal(mask, masks[name][order])
+
+
+def test_targets_count_as_labels():
+    targets = np.full((N, 2), np.nan, np.float32)
+    targets[:10, 1] = 1
+    graph = replace(GRAPH, labels=None, targets=targets)
+    masks = draw_masks(graph, RandomSplit("random:0.5,0.3,0.2"))
+    assert sizes(masks) == {"train": 5, "val": 3, "test": 2}
+    assert not any(mask[10:].any() for mask in masks.values())
+    refuses("needs a graph with classes", draw_masks, graph, RandomSplit("per-class:1,1,1"))
+
+
+@given(
+    n=st.integers(1, 60),
+    shares=st.tuples(*[st.integers(1, 33)] * 3),
+    splits=st.integers(1, 3),
+    seed=st.integers(0, 2**64 - 1),
+)
+def test_masks_never_overlap(n, shares, splits, seed):
+    labels = np.arange(n, dtype=np.int32) % 3
+    graph = replace(from_arcs(n, []), labels=labels)
+    split = RandomSplit("random:" + ",".join(f"0.{share:02}" for share in shares), splits, seed)
+    if n * min(shares) < 100:
+        refuses("no vertex is left for", draw_masks, graph, split)
+        return
+    masks = draw_masks(graph, split)
+    assert list(sizes(masks).values()) == [
+        n * share // 100 if splits == 1 else [n * share // 100] * splits for share in shares
+    ]
+    assert max(sum(mask.astype(int) for mask in masks.values()).ravel()) == 1
+
+
+RULES = {
+    **dict.fromkeys(("", "0.6,0.2,0.2", "random:0.6,0.2", "random:0.6,0.2,-0.2"), "is not a rule"),
+    **dict.fromkeys(("random:1e999999999,0,0", "random:nan,0,0"), "is not a rule"),
+    "per-class:0.5,1,1": "is not a rule",
+    "random:0.6,0.3,0.2": "add up to 1.1",
+    "random:0,0.5,0.5": "no vertex to train on",
+    "per-class:0,10,10": "no vertex to train on",
+}
+
+
+def test_malformed_rules_are_refused():
+    usual = "random:0.6,0.2,0.2"
+    for rule, says in RULES.items():
+        refuses(says, RandomSplit, rule)
+    for splits, seed, says in ((0, 0, "0 splits"), (10**9, 0, "splits"), (1, -1, "seed -1")):
+        refuses(says, RandomSplit, usual, splits, seed)
+    many = RandomSplit("per-class:20,400,400")
+    refuses("800 vertices are to validate and test, but", draw_masks, GRAPH, many)
+    unlabelled = replace(GRAPH, labels=None)
+    refuses("needs a graph with labels", draw_masks, unlabelled, RandomSplit(usual))
+
+
+def test_drawn_masks_replace_those_of_files_and_the_other_way_round(tmp_path):
+    folder = tmp_path / "g.graph"
+    write_graph(folder, GRAPH, source={"file": "g.txt"})
+    np.save(tmp_path / "train.npy", KNOWN)
+    run("attach", folder, "--train-mask", tmp_path / "train.npy")
+    words = ["--split", "per-class:20,100,300", "--splits", 2, "--seed", 4]
+    facts = as_json("attach", folder, *words)
+    split = {"rule": "per-class:20,100,300", "splits": 2, "seed": 4}
+    assert facts["manifest"]["source"] == {"file": "g.txt", "split": split}
+    assert facts["summary"]["masks"] == {"train": 100, "val": 100, "test": 300}
+    stored = open_graph(folder).graph
+    for name, mask in draw_masks(GRAPH, RandomSplit("per-class:20,100,300", 2, 4)).items():
+        np.testing.assert_array_equal(stored.masks[name], mask)
+    run("attach", folder, "--split", "random:0.6,0.2,0.2")
+    assert open_graph(folder).graph.splits == 1
+    said = refused("attach", folder, *words, "--train-mask", tmp_path / "train.npy")
+    assert "does not go with files of masks" in said
+    assert "but not how" in refused("attach", folder, "--splits", 2)
+
+
+# Targets and several splits: how they are read, checked and shown
+
+NAN = np.nan
+SIX = 6
+PLAIN = from_arcs(SIX, [(0, 1), (1, 2), (4, 5)])
+TARGETS = np.array([[1, 0], [0, NAN], [NAN, NAN], [1, 1], [0, 0], [NAN, 1]])
+
+
+def saved(path, array):
+    np.save(path, array)
+    return path
+
+
+def test_targets_are_kept_as_float32_where_that_loses_nothing(tmp_path):
+    for dtype in (np.float64, np.float32, bool, np.int64):
+        values = np.nan_to_num(TARGETS).astype(dtype)
+        graph = attach(PLAIN, VertexFiles(targets=saved(tmp_path / "t.npy", values)))
+        assert graph.targets.dtype == np.float32
+        np.testing.assert_array_equal(graph.targets, values)
+    values = np.array([0.1, NAN, 3, 4, 5, 1e300])  # all digits, and a vector is a column
+    graph = attach(PLAIN, VertexFiles(targets=saved(tmp_path / "t.npy", values)))
+    assert graph.targets.dtype == np.float64
+    np.testing.assert_array_equal(graph.targets[:, 0], values)
+    (tmp_path / "t.csv").write_text("id,a,b\n5,nan,1\n4,0,0\n3,1,1\n2,nan,nan\n1,0,nan\n0,1,0\n")
+    np.savez(tmp_path / "t.npz", y=TARGETS, other=np.zeros(3))
+    for name in ("t.csv", "t.npz"):
+        graph = attach(PLAIN, VertexFiles(targets=tmp_path / name))
+        np.testing.assert_array_equal(graph.targets, TARGETS)
+
+
+def test_other_targets_are_refused(tmp_path):
+    for values, says in (
+        (np.zeros(5), "has 5 rows, the graph has 6 vertices"),
+        (np.full((6, 2), np.inf), "target 0 of vertex 0 is infinite"),
+        (np.array(["a"] * 6), "targets are rows of numbers"),
+        (np.zeros((6, 0)), "targets are rows of numbers"),
+        (np.zeros((6, 2, 2)), "targets are rows of numbers"),
+    ):
+        refuses(says, attach, PLAIN, VertexFiles(targets=saved(tmp_path / "t.npy", values)))
+    for values in (TARGETS, np.array([0.5, 1, 1, 1, 1, 1])):
+        caught = refuses(".", attach, PLAIN, VertexFiles(labels=saved(tmp_path / "l.npy", values)))
+        assert "--targets" in caught.hint
+
+
+def test_a_folder_keeps_targets_and_splits(tmp_path):
+    train = np.zeros((SIX, 3), bool)
+    train[[0, 1, 3], [0, 1, 2]] = True
+    test = np.arange(SIX) == 5
+    masks = {"train": saved(tmp_path / "train.npy", train.astype(int))}
+    masks["test"] = saved(tmp_path / "test.npy", test)
+    files = VertexFiles(targets=saved(tmp_path / "t.npy", TARGETS), masks=masks)
+    graph = attach(PLAIN, files)
+    manifest = write_graph(tmp_path / "g.graph", graph, source={})
+    assert (manifest.targets, manifest.splits, manifest.classes) == (2, 3, 0)
+    stored = open_graph(tmp_path / "g.graph").graph
+    np.testing.assert_array_equal(stored.targets, TARGETS)
+    np.testing.assert_array_equal(stored.masks["train"], train)
+    for split in range(3):
+        masks = of_split(stored, split).masks
+        np.testing.assert_array_equal(masks["train"], train[:, split])
+        np.testing.assert_array_equal(masks["test"], test)
+    for split in (3, -1):
+        refuses(rf"no split {split}: the masks have 3", of_split, stored, split)
+    assert known_rows(stored).tolist() == [True, True, False, True, True, True]
+    assert np.flatnonzero(training_rows(stored)).tolist() == [0]
+    # All of it is in the hash.
+    for change in ({"targets": TARGETS + 1}, {"masks": {**graph.masks, "train": ~train}}):
+        assert data_id(replace(graph, **change)) != manifest.data_id
+    for damaged, says in ((TARGETS + np.inf, "that is infinite"), (TARGETS[:, :1], "asks for")):
+        np.save(tmp_path / "g.graph" / "targets.npy", damaged)
+        refuses(says, open_graph, tmp_path / "g.graph")
+
+
+def test_a_mask_of_each_split_in_a_file_of_its_own(tmp_path):
+    masks = [np.arange(SIX) == k for k in range(3)]
+    for k, mask in enumerate(masks):
+        np.save(tmp_path / f"m-{k}.npy", mask)
+    np.save(tmp_path / "m-5.npy", masks[0])  # there is no 3 and no 4
+    labels = saved(tmp_path / "l.npy", np.arange(SIX) % 2)
+    graph = attach(PLAIN, VertexFiles(labels=labels, masks={"train": tmp_path / "m-*.npy"}))
+    np.testing.assert_array_equal(graph.masks["train"], np.stack(masks, axis=1))
+    np.save(tmp_path / "m-1.npy", np.zeros((SIX, 2), bool))
+    for name, says in (("x", r"there is no .*x-0.npy"), ("m", "is one of several files")):
+        files = VertexFiles(labels=labels, masks={"train": tmp_path / f"{name}-*.npy"})
+        refuses(says, attach, PLAIN, files)
+
+
+def test_masks_of_splits_are_checked(tmp_path):
+    targets, eye = saved(tmp_path / "t.npy", TARGETS), np.eye(SIX, 2, dtype=bool)
+    for train, val, says in (
+        (np.full((SIX, 2), 2), None, "several splits holds bool, or 0 and 1"),
+        (
+            np.zeros((SIX, 2), bool),
+            np.zeros((SIX, 3), bool),
+            "numbers of splits: train 2, val 3",
+        ),
+        (eye, eye, "of split 0 have 1 vertices in"),
+        (np.tile(np.arange(SIX) == 2, (2, 1)).T, None, "has vertex 2, which has no label"),
+    ):
+        files = {"train": saved(tmp_path / "train.npy", train)}
+        if val is not None:
+            files["val"] = saved(tmp_path / "val.npy", val)
+        refuses(says, attach, PLAIN, VertexFiles(targets=targets, masks=files))
+
+
+# Features that are kept as CSR: what they read like, when they are, what is refused
+
+
+def random_rows(n=50, width=200, filled=0.03):
+    random = np.random.default_rng(2)
+    values = random.standard_normal((n, width)).astype(np.float32)
+    dense = np.where(random.random((n, width)) < filled, values, np.float32(0))
+    dense[7] = dense[0] = dense[-1] = 0
+    return dense
+
+
+def test_it_reads_like_the_dense_array():
+    dense = random_rows()
+    sparse = from_dense(dense)
+    for name in ("shape", "dtype", "ndim", "size", "nbytes"):
+        assert getattr(sparse, name) == getattr(dense, name)
+    assert sparse.entries == np.count_nonzero(dense)
+    np.testing.assert_array_equal(np.asarray(sparse), dense)
+    assert sparse.tobytes() == dense.tobytes()
+    assert np.asarray(sparse, np.float64).dtype == np.float64
+    picked = np.array([3, 0, 49, 3])
+    for rows in (slice(None), slice(10, 20), slice(48, 99), slice(5, 5), slice(30, 10)):
+        np.testing.assert_array_equal(np.asarray(sparse[rows]), dense[rows])
+        np.testing.assert_array_equal(np.asarray(sparse[rows, 10:60]), dense[rows, 10:60])
+        assert sparse[rows, 10:60].shape == dense[rows, 10:60].shape
+        np.testing.assert_array_equal(np.asarray(sparse[rows][2:7]), dense[rows][2:7])
+    np.testing.assert_array_equal(sparse[picked], dense[picked])
+    np.testing.assert_array_equal(sparse[10:20, 5:9][np.array([4, 1])], dense[10:20, 5:9][[4, 1]])
+    np.testing.assert_array_equal(sparse[dense[:, 1] == 0], dense[dense[:, 1] == 0])
+    counts, columns, values = sparse[10:20].picked(np.array([5, 0, 5]))
+    rows, expected = np.nonzero(dense[[15, 10, 15]])
+    np.testing.assert_array_equal(counts, np.bincount(rows, minlength=3))
+    np.testing.assert_array_equal(columns, expected)
+    np.testing.assert_array_equal(values, dense[[15, 10, 15]][rows, expected])
+
+
+@pytest.mark.parametrize(
+    ("filled", "least", "sparse"),
+    [(0.03, 0, True), (0.2, 0, False), (0.03, 1 << 20, False), (0.0, 0, False)],
+)
+def test_what_is_kept_sparse(monkeypatch, filled, least, sparse):
+    monkeypatch.setattr(sparse_rows, "LEAST_BYTES", least)
+    dense = random_rows(filled=filled)
+    assert isinstance(kept_form(dense), SparseRows) == sparse
+    assert isinstance(kept_form(dense, "sparse"), SparseRows) == bool(filled)
+    for form in (dense, from_dense(random_rows())):
+        assert isinstance(kept_form(form, "dense"), np.ndarray)
+    assert isinstance(kept_form(from_dense(dense)), SparseRows)
+    assert kept_form(None) is None
+
+
+def graph_with(features):
+    n = len(features)
+    return Graph(np.arange(n + 1), np.roll(np.arange(n), 1).astype(np.int32), features=features)
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+def test_a_folder_keeps_them_in_their_form_and_gives_them_back(tmp_path, monkeypatch, form):
+    monkeypatch.setattr(sparse_rows, "LEAST_BYTES", 0)  # they are worth being sparse
+    dense = random_rows()
+    graph = replace(graph_with(dense), labels=np.zeros(50, np.int32))
+    path = make_folder(tmp_path / "g.graph", graph, keep_features=form)
+    names = [f"features_{part}" for part in ("data", "indices", "indptr")]
+    names = ["features"] if form == "dense" else names
+    assert sorted(file.stem for file in path.glob("features*")) == names
+    np.save(tmp_path / "train.npy", np.array([1, 5]))
+    attach_files(path, masks={"train": tmp_path / "train.npy"})
+    stored = open_graph(path)
+    entries = np.count_nonzero(dense) if form == "sparse" else 0
+    assert stored.manifest.feature_entries == entries
+    assert stored.graph.masks["train"].nonzero()[0].tolist() == [1, 5]
+    assert isinstance(stored.graph.features, SparseRows) == (form == "sparse")
+    np.testing.assert_array_equal(np.asarray(stored.graph.features), dense)
+    again = write_graph(tmp_path / "again.graph", stored.graph, source={}, keep_features="sparse")
+    other = write_graph(tmp_path / "other.graph", graph, source={}, keep_features="sparse")
+    assert again.feature_entries == other.feature_entries
+
+
+def test_damage_is_found(tmp_path):
+    path = make_folder(tmp_path / "g.graph", graph_with(random_rows()), keep_features="sparse")
+    for part, value, says in (
+        ("indptr", 10**6, "do not go from 0|row pointers"),
+        ("indices", 200, "outside of them"),
+        ("indices", -1, "outside of them"),
+    ):
+        good = np.load(path / f"features_{part}.npy")
+        change_array(path, f"features_{part}", -1, value)
+        try:
+            wrong = check_rows(open_graph(path).graph.features, 0, 50)
+        except UserError as error:
+            wrong = error.message
+        assert re.search(says, wrong)
+        np.save(path / f"features_{part}.npy", good)
+    rows = from_dense(random_rows())
+    assert check_rows(rows, 0, 50) is None
+    row = int(np.flatnonzero(np.diff(rows.indptr) > 1)[0])
+    rows.indices[rows.indptr[row]] = rows.indices[rows.indptr[row] + 1]
+    assert "do not rise" in check_rows(rows, 0, 50)
+
+
+ORDERS = ("combine", "aggregate")
+NETWORKS = {
+    "gcn": (0,),
+    "gcn input_dropout=0.5": (0, 1),
+    "gat input_dropout=0.5": (0, 1),
+    **dict.fromkeys(("sage", "gatv2", "gcnii", "appnp", "sgc", "mlp", "gin"), (0,)),
+    **dict.fromkeys(("sign", "gcn order=aggregate", "gcn train_features=true"), ()),
+    "sage aggregation=max": (),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_which_networks_multiply_with_them(name):
+    kind, *options = name.split()
+    model = {"name": kind} | dict(option.split("=") for option in options)
+    model = {key: float(v) if v[0] == "0" else v == "true" or v for key, v in model.items()}
+    config = from_table({"model": model}).model
+    network = network_of(config, 3000, 4)
+    target = Target(ORDERS, lambda place: None)
+    program = compile_network(network, target, config, sparse=True)
+    assert program.sparse == NETWORKS[name]
+    steps = (*program.forward, *program.backward, *program.evaluation)
+    if program.sparse:
+        assert not any(
+            step.reads[0] in program.sparse for step in steps if not step.name.startswith("sparse_")
+        )
+        # Nothing of that many columns is in memory.
+        kept = (*program.buffers, *(program.values[i] for i in program.kept))
+        assert max(value.width for value in kept) < 3000
+    else:
+        assert program == compile_network(network, target, config)
