@@ -84,18 +84,6 @@ def test_models_balance_rows_and_entries(model):
     assert len(np.unique(parts)) == 39
 
 
-def test_training_vertices_are_balanced_and_recorded(tmp_path):
-    graph = sbm(1000, 4, degree=8, train=0.1, seed=0)
-    path = make_folder(tmp_path / "demo.graph", graph)
-    made = add_partition(path, "gp", 4, balance="nnz,rows,train", imbalance=0.05)
-    metrics = made.metrics["in"]
-    count = int(np.count_nonzero(graph.masks["train"]))
-    assert sum(metrics.train) == count
-    assert max(metrics.train) <= max(np.ceil(count / 4), 1.05 * count / 4)
-    assert made.options["balance"] == "nnz,rows,train"
-    assert "balance" not in add_partition(path, "gp", 2).options
-
-
 def test_weights():
     graph = random_graph(20, 60)
     weights = constraint_weights(graph, "out", ("rows", "nnz"))

@@ -7,12 +7,10 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
-from refusals import refuses
 
 from partition.charts import figures, scales
 from partition.charts.figures import Bars, HeatMap, Lines, Points, Series, binned, groups_of
 from partition.charts.page import Section, Table, as_page, legend_of, table_of
-from partition.charts.paper import check_figures, save_figures
 from partition.charts.svg import draw
 
 EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>&"
@@ -115,19 +113,6 @@ def test_every_figure_has_its_numbers_as_a_table():
     long = table_of(Lines("k", "T", *LABELS, [curve(range(1000))]))
     assert len(long.rows) < 30
     assert long.rows[-1][1] == 1000
-
-
-@pytest.mark.slow
-def test_figures_for_papers(tmp_path):
-    pytest.importorskip("matplotlib")
-    written = save_figures(every_figure("a $x$ b")[1:5:3], tmp_path / "new")
-    assert len(written) == 4
-    assert all(path.stat().st_size > 1000 for path in written)
-    assert (tmp_path / "new" / "band.pdf").read_bytes().startswith(b"%PDF")
-    assert (tmp_path / "new" / "heat.png").read_bytes().startswith(b"\x89PNG")
-    refuses("nothing to draw", save_figures, [], tmp_path)
-    (tmp_path / "file").touch()
-    refuses("cannot write", check_figures, tmp_path / "file" / "below")
 
 
 def test_axes_and_legends_say_what_is_drawn():

@@ -1,7 +1,6 @@
 """Files of arcs, features, labels and masks are read as they are meant, or refused."""
 
 import gzip
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from command_line import refused, run
 from refusals import refuses
 
 from partition.graph.store import open_graph, read_partition
-from partition.importing.readers import Layout, read_source, triples
+from partition.importing.readers import Layout, read_source
 from partition.importing.readers.vertex_files import read_features
 
 RING = "".join(f"{i} {(i + 1) % 6}\n" for i in range(6))
@@ -400,15 +399,6 @@ def test_lists_of_arcs(place, name):
         assert name in caught.message or "columns" in options
         assert "\x1b" not in str(caught)
         assert "\n" not in caught.message
-
-
-def test_ids_that_are_texts_stay_as_they_are_written(place):
-    layout = Layout(string_ids=True, ids=place / save("ids.txt", "10\n7\n07\n007\n"))
-    typed = replace(layout, columns="source,relation,target")
-    (named := place / "t.txt").write_text("07 r 7\n7 s 10\n")
-    arcs = read_source(save("e.txt", "07 7\n7 10\n"), layout=layout)
-    for found in (arcs.ids, triples.read(named, typed).ids["entity"]):
-        assert found.tolist() == ["10", "7", "07", "007"]
 
 
 # Other forms of arcs and features

@@ -470,16 +470,6 @@ def test_pairs_that_are_read_keep_their_masks_and_say_which_edges_stay(tmp_path)
         assert "--reverse-of" in refused(*command, "--reverse-of", wrong)
 
 
-def test_pairs_are_arcs_of_their_relation_and_direction_only():
-    ends = {"r": [(0, 1), (1, 2)], "s": [(2, 0), (0, 1)]}
-    graph = typed({"v": 3}, {Relation("v", name, "v"): of for name, of in ends.items()})
-    pairs = np.array([[0, 1], [0, 1], [1, 0], [1, 2], [1, 2], [2, 0], [2, 0], [2, 1]])
-    kinds = np.array([0, 1, 0, 0, 1, 0, 1, 0])
-    found = links.has_arcs(graph, pairs, True, kinds)
-    assert found.tolist() == [True, True, False, True, False, False, True, False]
-    assert links.has_arcs(graph, pairs, False, kinds).tolist()[2] is True
-
-
 def test_some_relations_can_be_split_and_triples_have_ends_of_the_types(tmp_path, shop):
     path, buys = make_folder(tmp_path / "shop.graph", shop), tmp_path / "buys.csv"
     facts = as_json("pairs", path, "--relation", "user,buys,item", "--name", "buys")

@@ -10,7 +10,7 @@ from refusals import refuses
 from small_graphs import from_arcs, partitioned_graphs
 
 from partition.graph.aggregation import aggregation_matrix, normalised, row_sums
-from partition.graph.graph import Graph, chunks, symmetry
+from partition.graph.graph import Graph
 from partition.graph.metrics import measure
 from partition.graph.mixed_metrics import measure_mixed
 from partition.models.graph import graph_model, row_model
@@ -193,20 +193,3 @@ def test_what_cancels_up_to_rounding_is_zero(unit):
     graph = weighted(from_arcs(3, [(0, 2), (1, 2), (2, 2)]), [0.1, 0.2, -0.3])
     for normalize in ("sym", "row"):
         assert not aggregation_matrix(graph, "in", False, normalize).toarray()[2].any()
-
-
-def test_symmetry_of_pattern_and_values():
-    pairs = [(0, 1), (1, 0), (2, 2)]
-    assert symmetry(from_arcs(3, pairs)) == (True, True)
-    assert symmetry(weighted(from_arcs(3, pairs), [1.0, 2.0, 3.0])) == (True, False)
-    assert symmetry(from_arcs(3, [(0, 1)])) == (False, False)
-    assert symmetry(from_arcs(3, [])) == (True, True)
-
-
-@given(st.lists(st.integers(0, 9), max_size=30), st.integers(1, 12))
-def test_chunks_cover_all_rows_and_are_bounded(sizes, limit):
-    indptr = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
-    ranges = list(chunks(indptr, limit))
-    assert [i for first, last in ranges for i in range(first, last)] == list(range(len(sizes)))
-    for first, last in ranges:
-        assert indptr[last] - indptr[first] <= limit or last == first + 1

@@ -1,6 +1,6 @@
 """The portfolio: what it tries, what it keeps, what it says; refinement of stored partitions."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
 
@@ -86,26 +86,6 @@ def test_predicted_time_by_hand():
     more = 1000 * (2e-9 + 10 * 2e-10)
     assert network.mixed_seconds(rows, mixed) == pytest.approx(network.seconds(rows) + more)
     assert network.mixed_seconds(mixed, rows) == network.seconds(rows)
-
-
-def test_the_best_is_kept_and_all_are_told_of(folder, monkeypatch):
-    monkeypatch.setattr(portfolio, "CANDIDATES", (BY_NAME["gp"], BY_NAME["gp-vol"]))
-    (made,) = add_best(folder, 4, network=Network(width=8), exchange="rows")
-    assert (made.name, made.model, made.deterministic) == ("auto-4-rows", "auto", True)
-    assert {row["step"] for row in made.history} == {"gp", "gp-vol"}
-    (kept,) = [row for row in made.history if row["chosen"]]
-    shortest = min(row["predicted"] for row in made.history)
-    as_fast = [row for row in made.history if row["predicted"] <= 1.05 * shortest]
-    assert kept["volume"] == min(row["volume"] for row in as_fast)
-    assert made.options["candidate"] == kept["step"]
-    metrics = measure(open_graph(folder).graph, made.parts, 4)
-    assert kept["volume"] == metrics.volume
-    assert kept["predicted"] == Network(width=8).seconds(metrics)
-    stored = read_partition(folder, "auto-4-rows")
-    assert stored.history == made.history
-    assert stored.options["network"] == {"alpha": 5e-7, "beta": 1e-10, "width": 8}
-    (again,) = add_best(folder, 4, network=Network(width=8), exchange="rows", name="again")
-    np.testing.assert_array_equal(again.parts, made.parts)
 
 
 def test_of_those_that_are_balanced_and_as_fast_the_least_volume_is_kept():
@@ -296,19 +276,6 @@ def test_refine_on_the_command_line(folder):
         (["rp-4", "--effort", 0, "--name", "y"], "effort = 0"),
     ):  # fmt: skip
         assert told in refused("refine", folder, *words)
-
-
-def test_refined_as_it_is_made_equals_refined_afterwards(folder):
-    made = add_partition(folder, "gp", 4, refine=Objective(max_recv=1.0), ranks_per_node=2)
-    assert made.name == "gp-4-2pernode+refined"
-    assert made.options["refine"] == asdict(Objective(max_recv=1.0))
-    assert [row["step"] for row in made.history] == ["metis", "refine"]
-    start = add_partition(folder, "gp", 4, ranks_per_node=2).name
-    again = refine_partition(folder, start, objective=Objective(max_recv=1.0), name="again")
-    assert again.deterministic
-    assert (again.options["ranks_per_node"], again.nodes["in"].ranks_per_node) == (2, 2)
-    quick = refine_partition(folder, start, time_limit=1e-6, name="quick")
-    assert not quick.deterministic
 
 
 def test_parts_are_joined_into_fewer(folder):

@@ -43,7 +43,7 @@ from partition.importing.readers import (
     sizes,
     unpacking,
 )
-from partition.importing.readers.vertex_files import read_features, read_ids, read_labels, read_mask
+from partition.importing.readers.vertex_files import read_features
 
 BANNER = "%%MatrixMarket matrix coordinate "
 
@@ -60,21 +60,6 @@ def arcs_of(source):
 
 
 # Matrix Market
-
-
-def test_mtx(tmp_path):
-    for field, tails, weights in (
-        ("pattern", ("", "", ""), None),
-        ("real", (" 1.5", " -2e-3", " 1"), [1.5, -2e-3, 1]),
-        ("integer", (" 3", " -2", " 0"), [3, -2, 0]),
-    ):
-        entries = [f"{arc}{tail}\n" for arc, tail in zip(("1 2", "3 3", "3 1"), tails, strict=True)]
-        text = f"{BANNER}{field} general\n% note\n%\n\n4 4 3\n" + "".join(entries)
-        for raw in (text, text.replace("\n", "\r\n")):
-            source = read_source(put(tmp_path, "a.mtx.gz", raw))
-            assert (source.n, arcs_of(source)) == (4, [(0, 1), (2, 2), (2, 0)])
-            assert weights == (None if source.weights is None else source.weights.tolist())
-            assert (source.format, source.symmetric) == ("mtx", False)
 
 
 PATTERN, REALS = BANNER + "pattern general\n", BANNER + "real general\n"
@@ -701,42 +686,6 @@ def test_lists_of_arcs_with_ids_of_both_kinds(tmp_path):
     assert read_source(path, layout=Layout(vertices="0..9")).n == 10
 
 
-def test_a_list_of_arcs_is_the_same_in_pieces(tmp_path):
-    ends = np.random.default_rng(0).integers(0, 50, (2, 300))
-    path = table_of(tmp_path / "e.parquet", source=ends[0], target=ends[1])
-    made = [
-        import_graph(path, tmp_path / name / "g.graph", memory=memory, duplicates="sum")
-        for name, memory in (("a", None), ("b", 1e9))
-    ]
-    assert made[0] == made[1]
-    texts = table_of(tmp_path / "t.parquet", source=["x"], target=["y"])
-    refuses("these are texts", in_pieces, texts)
-
-
-def test_tables_of_vertices(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    table_of("e.parquet", source=["b", "a", "c"], target=["a", "c", "b"])
-    table_of("v.parquet", id=["c", "a", "b"], emb=[[1.0, 2], [3, 4], [5, 6]], label=["u", "v", "u"],
-        train=[True, False, False])  # fmt: skip
-    run("import", "e.parquet", "g.graph", "--features", "v.parquet", "--labels", "v.parquet",
-        "--train-mask", "v.parquet")  # fmt: skip
-    graph = open_graph("g.graph").graph
-    assert graph.ids.tolist() == ["a", "b", "c"]
-    assert graph.features.tolist() == [[3, 4], [5, 6], [1, 2]]
-    assert (graph.labels.tolist(), graph.class_names) == ([1, 0, 0], ("u", "v"))
-    assert graph.masks["train"].tolist() == [False, False, True]
-    plain = table_of("x.parquet", p=[1, 2], q=[0.5, np.nan])
-    refuses("not finite", read_features, plain)
-    rows = read_features(table_of("x.parquet", p=[1, 2], q=[0.5, 3]))
-    assert rows.values.tolist() == [[1, 0.5], [2, 3]]
-    assert read_ids(table_of("i.parquet", id=[4, 2])).tolist() == [4, 2]
-    assert read_labels(table_of("y.parquet", node=[4, 2], y=[0, 1])).ids.tolist() == [4, 2]
-    assert read_mask(table_of("m.parquet", mask=[True, False]), "train").values.tolist() == [
-        True,
-        False,
-    ]
-
-
 def test_what_is_unclear_or_damaged_is_refused(tmp_path, monkeypatch):
     cases = [
         ({"a": [1], "b": [2], "c": [3]}, "the columns 'a', 'b', 'c', and it is not clear"),
@@ -770,14 +719,3 @@ def test_what_is_unclear_or_damaged_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(parquet_tables, "FREE_ARCHIVE", 1 << 10)
     table_of(tmp_path / "e.parquet", source=np.zeros(1 << 17, int), target=np.zeros(1 << 17, int))
     refuses("unpacks to more than 200 times its size", read_source, tmp_path / "e.parquet")
-
-
-def test_ids_with_missing_values_are_no_ids(tmp_path):
-    for column in ([1.0, None], [1, None], ["a", None]):
-        path = table_of(tmp_path / "e.parquet", source=column, target=[2, 3])
-        for text in (False, True):
-            message = "ids are float64|lacks 1 of its values, the first in row 1"
-            caught = refuses(message, read_source, path, layout=Layout(string_ids=text))
-            assert "--string-ids" not in (caught.hint or "")
-    labels = table_of(tmp_path / "y.parquet", label=["a", None, "b"], id=[0, 1, 2])
-    assert read_labels(labels).values.tolist() == ["a", "", "b"]

@@ -359,16 +359,6 @@ def test_files_come_back(tmp_path, ids, picked, dtype):
             assert rows.ids.tolist() == names.tolist()
 
 
-def test_one_number_a_row_has_a_name_and_an_archive_more_arrays(tmp_path):
-    made = Results(VALUES[:, 0], NUMBERS, None, "rank", "ranks", {"values": np.arange(3)})
-    write_csv(made, tmp_path / "y.csv")
-    assert (tmp_path / "y.csv").read_text().startswith("id,rank\n")
-    write_npz(made, tmp_path / "y.npz")
-    with np.load(tmp_path / "y.npz") as arrays:
-        assert sorted(arrays) == ["ranks", "values"]
-        np.testing.assert_array_equal(arrays["ranks"], VALUES[:, 0])
-
-
 def test_tables_have_the_names_of_classes(tmp_path):
     made = Results(np.array([2, 0, 1, 1, 2, 0, 0]), TEXTS, None, names=("a, b", "ü", "#c"))
     words = ["#c", "a, b", "ü", "ü", "#c", "a, b", "a, b"]

@@ -12,7 +12,7 @@ from small_graphs import from_arcs, random_graph
 from partition.deadline import Deadline
 from partition.graph.graph import Graph, row_sizes
 from partition.graph.metrics import measure
-from partition.importing.synthetic import rmat, sbm
+from partition.importing.synthetic import sbm
 from partition.models.hypergraph import connectivity, hypergraph_model
 from partition.refinement import core
 from partition.refinement.batches import refine_for_batches
@@ -148,18 +148,6 @@ def test_finds_planted_communities_in_balance_whatever_the_start(communities):
     assert np.array_equal(first, refine(model, start, 8, imbalance=0.05, effort=0.3, seed=5))
     assert not np.array_equal(first, refine(model, start, 8, imbalance=0.05, effort=0.3, seed=6))
     assert np.array_equal(even, random_parts(communities.n, 8)), "the start is left as it is"
-
-
-def test_weights_of_the_objective_matter():
-    graph = rmat(11, 12_000, seed=1)
-    model, start = hypergraph_model(graph), random_parts(graph.n, 32)
-    plain = measure(graph, refine(model, start, 32, effort=0.3), 32)
-    for heavier, figure in (
-        (Objective(total=0, max_recv=1), lambda metrics: max(metrics.recv_rows)),
-        (Objective(messages=2), lambda metrics: metrics.messages),
-    ):
-        wanted = measure(graph, refine(model, start, 32, effort=0.3, objective=heavier), 32)
-        assert figure(wanted) < figure(plain)
 
 
 def test_further_balance_constraints(communities):

@@ -392,22 +392,6 @@ def synth(tmp_path):
     return tmp_path / "h.graph"
 
 
-def test_info_shows_types_and_relations(synth):
-    shown = run("info", synth).stdout
-    schema = as_json("info", synth)["schema"]
-    assert schema["vertex_types"] == [
-        {"name": "paper", "vertices": 400, "features": 16, "labelled": 400},
-        {"name": "author", "vertices": 600, "features": 8, "labelled": 0},
-        {"name": "venue", "vertices": 20, "features": 0, "labelled": 0},
-    ]
-    names = [row["name"] for row in schema["relations"]]
-    assert names == ["writes", "cites", "at", "rev_writes", "rev_cites", "rev_at"]
-    assert sum(row["arcs"] for row in schema["relations"]) == open_graph(synth).graph.nnz
-    for row in schema["vertex_types"] + schema["relations"]:
-        assert row["name"] in shown
-    assert "schema" not in as_json("info", make_folder(synth.parent / "p.graph", typed_plain()))
-
-
 def typed_plain():
     none = {"vertex_types": None, "relations": (), "arc_type": None, "type_features": {}}
     return replace(typed_graph(), **none)
@@ -420,18 +404,6 @@ def test_many_relations_are_not_all_listed(tmp_path):
     assert "20 more" in shown
     assert "r1 " in shown
     assert "r0 " not in shown
-
-
-def test_a_made_up_graph_is_the_same_for_the_same_seed(synth, tmp_path):
-    run("synth", "hetero", tmp_path / "i.graph", *WORDS)
-    run("synth", "hetero", tmp_path / "j.graph", *WORDS, "--seed", "1")
-    ids = [open_graph(tmp_path / f"{name}.graph").manifest.data_id for name in "hij"]
-    assert ids[0] == ids[1] != ids[2]
-    run("check", synth)
-    graph = open_graph(synth).graph
-    assert {name: int(mask.sum()) for name, mask in graph.masks.items()} == {
-        "train": 40, "val": 40, "test": 320,
-    }  # fmt: skip
 
 
 def test_relations_tell_the_labels():

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 from dataclasses import asdict, replace
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -465,20 +464,6 @@ KNOWN = LABELS >= 0
 
 def sizes(masks):
     return {name: np.count_nonzero(mask, axis=0).tolist() for name, mask in masks.items()}
-
-
-def test_shares_of_the_vertices_with_labels():
-    masks = draw_masks(GRAPH, RandomSplit("random:0.6,0.2,0.2", splits=3))
-    n = int(KNOWN.sum())
-    train, val = int(Fraction("0.6") * n), int(Fraction("0.2") * n)
-    assert sizes(masks) == {"train": [train] * 3, "val": [val] * 3, "test": [n - train - val] * 3}
-    together = sum(mask.astype(int) for mask in masks.values())
-    np.testing.assert_array_equal(together, np.repeat(KNOWN[:, None], 3, axis=1))
-    # Every split is another one, and each class has its share of about 60 %.
-    shared = (masks["train"][:, 0] & masks["train"][:, 1]).sum() / train
-    assert 0.5 < shared < 0.7
-    for c in range(5):
-        assert 0.45 < masks["train"][c == LABELS].mean() < 0.75
 
 
 def test_some_of_each_class():

@@ -6,28 +6,10 @@ import numpy as np
 import pytest
 from refusals import refuses
 
-from partition.graph.aggregation import aggregation_matrix
 from partition.graph.content import content_id
 from partition.graph.graph import arcs, symmetry
 from partition.importing.bter import bter, power_law, profile_of, resized
 from partition.importing.synthetic import rmat, sbm
-
-
-def accuracy(rows, graph):
-    """Test accuracy of least squares on the training rows."""
-    rows = np.column_stack([rows, np.ones(len(rows))])
-    train, test = graph.masks["train"], graph.masks["test"]
-    onehot = np.eye(graph.classes)[graph.labels[train]]
-    weights = np.linalg.lstsq(rows[train], onehot, rcond=None)[0]
-    return ((rows[test] @ weights).argmax(axis=1) == graph.labels[test]).mean()
-
-
-@pytest.mark.parametrize(("n", "classes"), [(20_000, 7), (3_000, 4)])
-def test_sbm_neighbourhoods_tell_what_features_alone_do_not(n, classes):
-    graph = sbm(n, classes)
-    matrix = aggregation_matrix(graph)
-    assert accuracy(matrix @ (matrix @ graph.features), graph) > 0.9
-    assert accuracy(graph.features, graph) < 0.6
 
 
 def test_sbm_has_the_properties_asked_for():
