@@ -1,17 +1,28 @@
 """Figures as data, as SVG, on a page and on paper."""
 
+import csv
 import doctest
 import json
+import math
 import re
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
+from refusals import refuses
+from small_graphs import make_folder, random_graph
 
 from partition.charts import figures, scales
 from partition.charts.figures import Bars, HeatMap, Lines, Points, Series, binned, groups_of
 from partition.charts.page import Section, Table, as_page, legend_of, table_of
 from partition.charts.svg import draw
+from partition.graph.store import list_partitions, open_graph, read_partition, write_graph
+from partition.importing.synthetic import sbm
+from partition.pipeline.adding import add_partition
+from partition.reporting.comparison import compare, geometric_mean, metrics_of_parts
+from partition.reporting.page import comparison_figures, write_comparison
+from partition.reporting.plots import plot_comparison
+from partition.reporting.study import Recipe, parse_recipe, study, table, write_csv
 
 EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>&"
 LABELS = "About it", "epoch", "loss"
@@ -104,9 +115,9 @@ def test_a_page_is_one_file_whose_texts_are_texts():
 
 def test_every_figure_has_its_numbers_as_a_table():
     tables = {figure.key: table_of(figure) for figure in every_figure()}
-    for table in tables.values():
-        assert table.rows
-        assert all(len(row) == len(table.head) for row in table.rows)
+    for one in tables.values():
+        assert one.rows
+        assert all(len(row) == len(one.head) for row in one.rows)
     assert tables["heat"].rows[0] == ("b", "b", 4.0)
     assert len(tables["heat"].rows) == 2  # of 0, and of what is not there, none
     assert tables["band"].head[-2:] == ["least", "most"]
@@ -136,22 +147,123 @@ def test_axes_and_legends_say_what_is_drawn():
     assert "0.2" not in axes([0.6, 0.9], from_zero=False)[1]
 
 
-def test_numbers_of_a_column_have_equal_decimals_and_one_alignment():
-    rows = [["a", None, 0.97, "x"], ["b", 12, 0.9569, "y"], ["c", 7000, 1.0, "z"]]
-    page = as_page("t", "s", [Section("s", "S", tables=[Table("T", list("abcd"), rows)])], "m")
-    cells = re.findall(r"<td( class=\"number\")?[^>]*>([^<]*)</td>", page)
-    assert [text for _, text in cells[1::3]] == ["0.970", "0.957", "1.000"]
-    assert [text for _, text in cells[0::3]] == ["–", "12", "7,000"]
-    assert [bool(number) for number, _ in cells] == [True, True, False] * 3
-    assert re.findall(r'<th scope="col"( class="number")?>', page) == ["", *[NUMBER] * 2, ""]
-
-
-NUMBER = ' class="number"'
-
-
 def test_the_best_is_marked_within_its_scope():
     rows = [["a", 1.0], ["b", 2.0], ["c", 9.0], ["d", 5.0], ["e", 3.0]]
     best = {1: ["low", "low", "high", "high", "low"]}
     table = Table("T", ["", "n"], rows, best=best, scopes=["g", "g", "h", "h", "alone"])
     page = as_page("t", "s", [Section("s", "S", tables=[table])], "m")
     assert re.findall(r"<b>(\d)<", page) == ["1", "9"]
+
+
+# Studies: recipes, the table, the CSV, the plot and the page
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    write_graph(folder / "a.graph", sbm(300, 3, degree=8, seed=3), source={})
+    write_graph(folder / "b.graph", random_graph(100, 500), source={})
+    return [folder / "a.graph", folder / "b.graph"]
+
+
+@pytest.fixture(scope="module")
+def rows(graphs):
+    recipes = [parse_recipe(text) for text in ("block+refined", "block", "gp:objective=vol")]
+    return study(graphs, recipes, [2, 4])
+
+
+def test_recipes():
+    text = "gp:objective=vol+refined"
+    assert parse_recipe(text) == Recipe(text, "gp", {"objective": "vol"}, True)
+    assert parse_recipe("auto:time_limit=9").options == {"time_limit": "9"}
+    refuses("given twice", parse_recipe, "gp:objective=vol,objective=cut")
+    for text in ("", "gp:", "gp:objective", "gp:objective=", "+refined", "g p"):
+        refuses("is not a recipe", parse_recipe, text)
+
+
+def test_every_case_is_there_and_relative_to_random_rows(graphs, rows):
+    assert len(rows) == 2 * 2 * 4
+    labels = ["rp", "block+refined", "block", "gp:objective=vol"]
+    assert [row["label"] for row in rows[:4]] == labels
+    by_case = {(row["graph"], row["k"], row["label"]): row for row in rows}
+    for (graph, k, _), row in by_case.items():
+        ratio = row["volume"] / by_case[graph, k, "rp"]["volume"]
+        assert row["relative"]["volume"] == pytest.approx(ratio)
+    assert "gp.objective=vol-4" in list_partitions(graphs[0])
+    (stored,) = compare(graphs[0], ["block-2"])
+    assert stored["volume"] == by_case["a", 2, "block"]["volume"]
+    refuses("time_limit=SECONDS", study, graphs[1:], [parse_recipe("auto:seed=3")], [2])
+    refuses("a positive number", study, graphs[1:], [parse_recipe("hp:time_limit=soon")], [2])
+
+
+def test_partitions_that_are_there_are_not_made_again(graphs, rows):
+    ids = {name: read_partition(graphs[0], name).id for name in list_partitions(graphs[0])}
+    lines, block = [], [Recipe("block", "block")]
+    again = study(graphs, block, [2, 4], report=lines.append)
+    volumes = [[r["volume"] for r in of if r["label"] == "block"] for of in (again, rows)]
+    assert (lines, volumes[0]) == ([], volumes[1])
+    assert ids == {name: read_partition(graphs[0], name).id for name in list_partitions(graphs[0])}
+    study(graphs[:1], block, [2], seed=1, imbalance=0.5)  # beside them
+    assert {"rp-2-s1-e0.5", "block-2-s1-e0.5"} <= set(list_partitions(graphs[0]))
+    add_partition(graphs[0], "gp", 2, imbalance=0.5, name="gp-2")
+    refuses("made with imbalance", study, graphs[:1], [Recipe("gp", "gp")], [2])
+    study(graphs[:1], block, [2], direction="out")
+    assert read_partition(graphs[0], "block-2-out").direction == "out"
+
+
+def test_the_table_and_the_csv(rows, tmp_path):
+    lines = [[c.strip() for c in line.strip("|").split("|")] for line in table(rows).splitlines()]
+    assert lines[0][:5] == ["graph", "k", "model", "volume avg", "volume max"]
+    # 4 cases of 3 models and 2 ratios, 3 means and 2 ratios of means.
+    assert len(lines) == 2 + 4 * (3 + 2) + 3 + 2
+    mine = [row for row in rows if row["label"] == "block"]
+    mean = math.prod(row["relative"]["max_send"] for row in mine) ** 0.25
+    (line,) = [cells for cells in lines if cells[:3] == ["mean", "", "block"]]
+    assert float(line[4]) == pytest.approx(mean, abs=0.0051)
+    assert any(cells[2] == "block+refined / block" for cells in lines)
+    assert geometric_mean([1, 4, None]) == pytest.approx(2)
+    assert (geometric_mean([0, 4]), geometric_mean([None])) == (0, None)
+    write_csv(rows, tmp_path / "c.csv")
+    with open(tmp_path / "c.csv", newline="") as file:
+        written = list(csv.DictReader(file))
+    assert len(written) == len(rows)
+    assert (written[1]["label"], int(written[1]["volume"])) == ("block+refined", rows[1]["volume"])
+    assert float(written[1]["relative_max_send"]) == rows[1]["relative"]["max_send"]
+
+
+def test_the_plot(rows, tmp_path):
+    pytest.importorskip("matplotlib")
+    for ending in ("png", "pdf", "svg"):
+        plot_comparison(rows, tmp_path / f"c.{ending}")
+        assert (tmp_path / f"c.{ending}").stat().st_size > 1000
+    assert "<!-- block+refined -->" in (tmp_path / "c.svg").read_text()
+    refuses(r"ends in \.png, \.pdf, \.svg", plot_comparison, rows, tmp_path / "c.bmpp")
+
+
+def test_the_page_names_exchanges_and_gives_a_kind_one_colour(tmp_path):
+    path = make_folder(tmp_path / "g.graph", sbm(60, 3, degree=5, features=2, seed=0))
+    for k, models in ((2, ("block", "rp")), (3, ("rp", "block"))):
+        for model in models:
+            add_partition(path, model, k)
+    rows = compare(path)
+    parts = metrics_of_parts(path, rows)
+    found = {figure.key: figure for figure in comparison_figures(rows, parts)}
+    colours = {one.name: one.colour for one in found["sweep-volume"].series}
+    assert len(set(colours.values())) == 2
+    for k in (2, 3):
+        bars, curves = found[f"k{k}-volume"], found[f"k{k}-sends"].series
+        assert list(bars.columns) == [one.name for one in curves]
+        assert list(bars.own_colours) == [one.colour for one in curves]
+        assert {name: colours[name.rpartition("-")[0]] for name in bars.columns} == dict(
+            zip(bars.columns, bars.own_colours, strict=True)
+        )
+    write_comparison(tmp_path / "p.html", open_graph(path).manifest, rows, parts)
+    page = (tmp_path / "p.html").read_text()
+    tiles = re.findall(r'<dt>least ([a-z ]+), k = 3</dt>.*?small">([^<]+)<', page)
+    names = ["volume", "busiest part", "imbalance"]
+    assert [name for name, _ in tiles] == names + names[:2]
+    kinds = ["exchange of rows"] * 3 + ["mixed exchange"] * 2
+    assert all(kind in note for kind, (_, note) in zip(kinds, tiles, strict=True))
+
+
+# The scripts that make the papers' tables again

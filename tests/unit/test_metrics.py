@@ -104,28 +104,6 @@ def test_the_mixed_exchange_equals_the_definition(case, direction, limit):
     assert (mixed.send_rows, mixed.recv_rows) == (other.recv_rows, other.send_rows)
 
 
-@settings(max_examples=60)
-@given(
-    st.lists(st.tuples(*3 * [st.integers(0, 5)]), max_size=40),
-    st.integers(1, 4),
-    st.sampled_from(["in", "out"]),
-    st.integers(0, 9),
-)
-def test_means_by_relation_have_a_row_for_each_relation(arcs, k, direction, seed):
-    """Six relations; parallel arcs of one relation are one entry."""
-    parts = np.random.default_rng(seed).integers(0, k, 6)
-    source, target, relation = np.array(sorted(arcs), np.int64).reshape(-1, 3).T
-    indptr = np.searchsorted(source, np.arange(7))
-    graph = Graph(
-        indptr, target, parallel=True, arc_type=relation.astype(np.uint8), relations=tuple("abcdef")
-    )
-    ends = (target, source) if direction == "in" else (source, target)
-    entries = np.array(sorted({*zip(*ends, relation, strict=True)}), np.int64).reshape(-1, 3)
-    i, j, r = entries.T
-    found = measure_mixed(graph, parts, k, direction, by_relation=True)
-    assert found == mixed_costs(6 * i + r, j, parts[i], parts, k, direction)
-
-
 def test_a_hub_with_sources_and_targets():
     # 0, 1, 2 → 6 → 3, 4, 5: part 0 adds up for the hub its three rows, the hub's part adds the sum.
     graph = from_arcs(7, [(0, 6), (1, 6), (2, 6), (6, 3), (6, 4), (6, 5)])

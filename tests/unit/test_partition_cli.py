@@ -1,10 +1,5 @@
 """The command line gcn-partition, from the outside."""
 
-import os
-import signal
-import subprocess
-import time
-
 import pytest
 from command_line import as_json, refused, run
 from refusals import raising, refuses
@@ -12,7 +7,6 @@ from refusals import raising, refuses
 from gcnmpi.cli.main import cli as gcnmpi_cli
 from partition.graph.store import list_partitions, open_graph, read_partition
 from partition.pipeline import adding
-from partition.startup import PYTHON
 
 
 @pytest.fixture
@@ -156,29 +150,6 @@ def test_too_little_memory_is_one_line_of_both_programs(demo, monkeypatch):
     assert list((demo / "partitions").iterdir()) == []
     monkeypatch.setattr("gcnmpi.cli.common.load_config", large)
     refuses("not enough memory", gcnmpi_cli.main, ["train", str(demo)], standalone_mode=False)
-
-
-def test_a_signal_in_the_middle_of_a_tool_leaves_nothing(tmp_path):
-    path, temporary = tmp_path / "large.graph", tmp_path / "tmp"
-    temporary.mkdir()
-    run("synth", "sbm", path, "--vertices", 20000)
-    command = [*PYTHON, "partition", "add", str(path), "--model", "hp", "-k", "64"]
-    command += ["--set", "preset=deterministic-quality"]  # half a minute, if it is let
-    for number, code, told in ((signal.SIGINT, 130, "interrupted\n"), (signal.SIGTERM, 143, "")):
-        process = subprocess.Popen(
-            command,
-            env={**os.environ, "TMPDIR": str(temporary)},
-            stderr=subprocess.PIPE,
-            text=True,
-            # A shell's background jobs, such as a CI run, ignore SIGINT, and so do their children.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
-        while not list(temporary.glob("*/task.json")) and process.poll() is None:
-            time.sleep(0.02)
-        process.send_signal(number)
-        _, message = process.communicate(timeout=60)
-        assert (process.returncode, message) == (code, told)
-        assert list(temporary.iterdir()) == list((path / "partitions").iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,9 @@ from command_line import as_json, refused, run
 from refusals import raising, refuses
 from small_graphs import from_arcs, make_folder, random_graph
 
-from partition.backends.catalogue import MODELS
 from partition.backends.process import TimeIsUp
 from partition.deadline import Deadline
 from partition.errors import UserError
-from partition.graph.manifest import MADE_FOR_MIXED, Partition
 from partition.graph.metrics import measure
 from partition.graph.pairs import member, members
 from partition.graph.store import (
@@ -99,18 +97,6 @@ def test_of_those_that_are_balanced_and_as_fast_the_least_volume_is_kept():
     assert portfolio._Run._kept(run, [*trials, light], "rows") is light
 
 
-def test_what_gets_worse_is_undone(folder, cheap, monkeypatch):
-    def spoiled(graph, parts, k, objective, recipe, **kwargs):
-        better = solving.refined(graph, parts, k, objective, recipe, **kwargs)
-        return better if recipe.seed == 1 else np.arange(graph.n, dtype=np.int32) % k
-
-    monkeypatch.setattr(portfolio, "refined", spoiled)
-    (made,) = add_best(folder, 4, exchange="rows")
-    (kept,) = [row for row in made.history if row["chosen"]]
-    assert kept["effort"] <= 1
-    assert kept["volume"] < measure(open_graph(folder).graph, np.arange(200) % 4, 4).volume
-
-
 @pytest.fixture
 def hubs(tmp_path, monkeypatch):
     """A graph whose mixed exchange is much shorter, and two candidates."""
@@ -162,24 +148,6 @@ def test_the_best_for_each_exchange_is_kept_as_a_pair(hubs):
     assert list_partitions(hubs) == ["auto-4-mixed", "auto-4-rows", "rows"]
     run("remove", hubs, "auto-4")
     assert list_partitions(hubs) == ["rows"]
-
-
-def test_what_a_partition_was_made_for():
-    rows, mixed = {"exchange": "rows"}, {"exchange": "mixed"}
-    both = [rows | {"chosen": False}, mixed | {"chosen": True}]
-    for exchange, facts in (
-        ("rows", {}),
-        ("mixed", {"model": "mg"}),
-        ("rows", {"model": "mg", "options": {"refine": rows}}),
-        ("mixed", {"model": "gp", "options": {"refine": mixed}}),
-        # As auto recorded it before it made pairs.
-        ("mixed", {"options": {"exchange": "auto", "refine": None}, "history": both}),
-    ):
-        plain = {"name": "p", "k": 1, "graph_id": "", "model": "gp", "tool": "", "tool_version": ""}
-        made = Partition(parts=np.zeros(1, np.int32), direction="in", **(plain | facts))
-        assert made.exchange == exchange
-    made_for = {name for name, model in MODELS.items() if model.exchange == "mixed"}
-    assert made_for == set(MADE_FOR_MIXED)
 
 
 def test_no_tool_tries_to_mix_where_nothing_is_gained(tmp_path, folder, monkeypatch):

@@ -8,6 +8,8 @@ import json
 import lzma
 import os
 import pickle
+import resource
+import shutil
 import sys
 import tarfile
 import zipfile
@@ -28,6 +30,7 @@ from ogb_folders import rows, write_binary, write_text
 from refusals import refuses
 from traced import takes_less_than
 
+from partition import records
 from partition.graph.graph import arcs
 from partition.graph.store import open_graph
 from partition.importing import datasets, spools
@@ -43,7 +46,7 @@ from partition.importing.readers import (
     sizes,
     unpacking,
 )
-from partition.importing.readers.vertex_files import read_features
+from partition.importing.readers.vertex_files import read_features, read_labels
 
 BANNER = "%%MatrixMarket matrix coordinate "
 
@@ -467,17 +470,6 @@ def write_npz(folder, **changes):
     return folder / "toy.npz"
 
 
-def test_npz_with_weights_dense_attributes_and_without(tmp_path):
-    dense = np.arange(6.0).reshape(3, 2)
-    weights = np.array([1, 2, 3, 4.0])
-    source = read_source(write_npz(tmp_path, attr_matrix=dense, adj_data=weights))
-    assert source.features.tolist() == dense.tolist()
-    assert source.weights.tolist() == weights.tolist()
-    bare = read_source(write_npz(tmp_path, attr_indptr=None, labels=None))
-    assert bare.features is None
-    assert bare.labels is None
-
-
 NPZ = [
     ({"adj_indptr": None}, r"has no array adj_indptr"),
     ({"adj_data": None}, r"has no array adj_data"),
@@ -719,3 +711,86 @@ def test_what_is_unclear_or_damaged_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(parquet_tables, "FREE_ARCHIVE", 1 << 10)
     table_of(tmp_path / "e.parquet", source=np.zeros(1 << 17, int), target=np.zeros(1 << 17, int))
     refuses("unpacks to more than 200 times its size", read_source, tmp_path / "e.parquet")
+
+
+# Files that are made to exhaust memory, time or patience
+
+
+MIBS = 18 << 20
+
+
+BOMBS = {
+    "spaces": (b" " * MIBS, "longer than 65,536 bytes"),
+    "newlines": (b"\n" * MIBS, "16 MiB of blanks and empty lines"),
+    "late newlines": (b"1 2\n" + b"\n" * MIBS, "16 MiB of blanks and empty lines"),
+    "comments": (b"#" + b" " * 4000 + b"\n", "MiB of comments"),
+    "digits": (b"1" * MIBS, "longer than 65,536 bytes"),
+    "zeros": (bytes(MIBS), "there is a NUL"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BOMBS)
+@pytest.mark.parametrize("form", ["e.txt", "e.txt.gz"])
+def test_lists_without_end_are_refused(tmp_path, name, form):
+    raw, message = BOMBS[name]
+    path = put(tmp_path, form, raw * (MIBS // 4000 if name == "comments" else 1))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    refuses(message, read_source, path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10  # KiB
+
+
+def test_tables_without_end_are_refused(tmp_path):
+    begin = PATTERN.encode() + b"3 3 1\n"
+    for read, name, raw, message in (
+        (read_source, "a.mtx", PATTERN.encode() + b"\n" * MIBS, "lines are comments or empty"),
+        (read_source, "a.mtx", PATTERN.encode() + b" " * MIBS, "expected 'ROWS COLUMNS ENTRIES'"),
+        (read_source, "a.mtx", begin + b"\n" * MIBS + b"1 2\n", "no entries but blanks"),
+        (read_source, "a.mtx", begin + b" " * MIBS + b"1 2\n", "no entries but blanks"),
+        (read_features, "t.csv", b"\n" * MIBS, "16 MiB of blanks and empty lines"),
+        (read_labels, "t.csv", bytes(MIBS), "there is a NUL"),
+        (read_features, "t.csv", b"1\n" + b" " * MIBS, "16 MiB of blanks|line 2 is longer"),
+    ):
+        refuses(message, read, put(tmp_path, name, raw))
+
+
+def test_files_out_of_proportion_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "FREE_ARCHIVE", 1 << 20)
+    np.savez_compressed(tmp_path / "x.npz", features=np.zeros((1 << 18, 2)))
+    refuses("more than 200 times its size, 4,194,432", read_features, tmp_path / "x.npz")
+    np.savez(tmp_path / "x.npz", features=np.zeros((1 << 18, 2)))
+    assert read_features(tmp_path / "x.npz").values.shape == (1 << 18, 2)
+    monkeypatch.setattr(unpacking, "FREE_CONTENT", 1 << 20)
+    packed = put(tmp_path, "e.txt.gz", (b"1 2" + b" " * 4000 + b"\n") * (1 << 9))
+    refuses("unpacks to more than 100 times its size", read_source, packed)
+
+
+def test_pipes_and_devices_are_refused(tmp_path):
+    for name in ("f.txt", "f.mtx", "f.npz", "f.npy", "f.gz"):
+        os.mkfifo(tmp_path / name)
+        for read in (read_source, read_features, read_labels):
+            refuses("is a pipe, not a file", read, tmp_path / name)
+    refuses("is a device, not a file", read_source, "/dev/zero")
+
+
+def test_pickles_are_not_loaded(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "sprung"),)
+
+    (tmp_path / "x.npy").write_bytes(pickle.dumps(Trap(), 4))
+    np.save(tmp_path / "o.npy", np.array([Trap()], object), allow_pickle=True)
+    np.savez(tmp_path / "o.npz", labels=np.array([Trap()], object))
+    for name, message in (("x.npy", "pickle"), ("o.npy", "Object arrays"), ("o.npz", "Object")):
+        for read in (read_features, read_labels):
+            refuses(message, read, tmp_path / name)
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_a_full_disk_is_noticed_before_anything_is_put(tmp_path, monkeypatch):
+    (tmp_path / "e.txt").write_text("0 1\n1 2\n")
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10))
+    told = refused("import", tmp_path / "e.txt", tmp_path / "h.graph")
+    assert "h.graph: it takes 0 MiB, 0 are free" in told
+    assert os.listdir(tmp_path) == ["e.txt"]

@@ -13,7 +13,7 @@ from partition.deadline import Deadline
 from partition.graph.graph import Graph, row_sizes
 from partition.graph.metrics import measure
 from partition.importing.synthetic import sbm
-from partition.models.hypergraph import connectivity, hypergraph_model
+from partition.models.hypergraph import hypergraph_model
 from partition.refinement import core
 from partition.refinement.batches import refine_for_batches
 from partition.refinement.levels import cluster, contract, finest_level, new_state
@@ -150,14 +150,6 @@ def test_finds_planted_communities_in_balance_whatever_the_start(communities):
     assert np.array_equal(even, random_parts(communities.n, 8)), "the start is left as it is"
 
 
-def test_further_balance_constraints(communities):
-    train = communities.masks["train"].astype(np.int64)
-    model, start = hypergraph_model(communities), random_parts(communities.n, 4)
-    more = {"imbalance": 0.1, "effort": 0.2, "extra_weights": train[:, None]}
-    share = np.bincount(refine(model, start, 4, **more), weights=train, minlength=4)
-    assert share.max() <= max(1.1 * share.mean(), np.bincount(start, train).max())
-
-
 def test_a_deadline_ends_it_and_is_told_of(communities):
     model, start = hypergraph_model(communities), random_parts(communities.n, 8)
     for paced in (True, False):
@@ -195,17 +187,6 @@ def test_the_figure_is_the_mean_over_all_batches(q, k):
     assert figure <= drawn(graph, start, k, q) * (1 + 1e-12)
     weights = np.bincount(parts, weights=row_sizes(graph, "in"), minlength=k)
     assert weights.max() <= max(1.5 * weights.mean(), row_sizes(graph, "in").max())
-
-
-@pytest.mark.parametrize("k", [4, 150])  # a part looks at all others, or at some
-def test_batches_of_everything_are_full_batches(k):
-    graph = random_graph(400, 3000, seed=1)
-    model = hypergraph_model(graph, "in")
-    start = np.arange(graph.n) % k
-    parts, figure = refine_for_batches(model, start, k, 1.0, imbalance=0.1)
-    assert figure == pytest.approx(connectivity(model, parts, k), rel=1e-12)
-    assert figure < 0.95 * connectivity(model, start, k)
-    assert np.array_equal(parts, refine_for_batches(model, start, k, 1.0, imbalance=0.1)[0])
 
 
 def test_compiled_code_is_kept_where_nobody_else_can_write(tmp_path, monkeypatch):

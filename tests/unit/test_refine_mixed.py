@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_refine import FREE, check_prices, moves_of, partitioned, price, random_parts, score
 
-from partition.deadline import Deadline
 from partition.graph.columns import columns
 from partition.graph.mixed_metrics import measure_mixed
-from partition.importing.synthetic import rmat, sbm
+from partition.importing.synthetic import rmat
 from partition.models.medium_grain import medium_grain_model
 from partition.refinement import core, exact, matching
 from partition.refinement.levels import finest_level, new_state
@@ -71,20 +70,6 @@ def test_a_matching_counts_what_the_metrics_do(case, direction, seed):
     assert state.messages[0] == expected.messages
     assert state.loads[:, 0].tolist() == expected.work
     assert state.sizes.tolist() == expected.rows
-
-
-def dense(n=400, degree=100):
-    """Communities, of as many neighbours as social graphs have that are slow to partition."""
-    return sbm(n, 4, degree=degree, intra=0.6, seed=2)
-
-
-def test_a_deadline_ends_the_search_with_what_it_has():
-    graph, parts = dense(), np.arange(400) % 8
-    for paced in (True, False):
-        over = Deadline(0, paced=paced)
-        refined = refine_mixed(graph, parts, 8, deadline=over)
-        assert over.decided
-        assert measure_mixed(graph, refined, 8).volume <= measure_mixed(graph, parts, 8).volume
 
 
 @settings(max_examples=15)

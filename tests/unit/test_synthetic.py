@@ -102,17 +102,6 @@ def by_degree(graph, ranges):
     return [found[(degree >= low) & (degree < high)].mean() for low, high in ranges]
 
 
-def test_profiles_estimate_the_clustering_by_degree():
-    graph = rmat(8, 2500, undirected=True, seed=3)
-    profile = profile_of(graph)
-    degree, exact = clustering(graph)
-    assert profile.degrees.tolist() == sorted(degree)
-    assert profile_of(rmat(8, 2500, seed=3)).degrees.tolist() == sorted(degree)  # arcs are edges
-    for d in np.unique(degree[degree >= 2]).astype(int):
-        assert profile.clustering[d] == pytest.approx(exact[degree == d].mean(), abs=0.05)
-    assert profile.clustering[:2].tolist() == [0, 0]
-
-
 RANGES = ((2, 3), (3, 5), (5, 8), (8, 12), (12, 20))
 
 
