@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from refusals import refuses
 
 from partition.graph.graph import arcs, symmetry
-from partition.graph.store import open_graph
 from partition.importing.assemble import VertexFiles, attach, build_graph, import_graph
 from partition.importing.readers import Source
 
@@ -114,20 +113,6 @@ def save(folder, name, array):
     return folder / name
 
 
-def test_attach_random_is_a_function_of_the_seed(graph):
-    first, again, other = (
-        attach(graph, VertexFiles(features="random:5", labels="random:3", seed=seed))
-        for seed in (1, 1, 2)
-    )
-    assert first.features.shape == (4, 5)
-    assert (first.features == again.features).all()
-    assert (first.labels == again.labels).all()
-    assert (first.features != other.features).any()
-    assert set(first.labels.tolist()) <= {0, 1, 2}
-    # Labels do not depend on whether there are features.
-    assert (attach(graph, VertexFiles(labels="random:3", seed=1)).labels == first.labels).all()
-
-
 ATTACHED = [
     ("features", np.ones((3, 2)), r"has 3 rows, the graph has 4 vertices"),
     ("features", np.ones(4), r"features must be rows of numbers"),
@@ -176,42 +161,21 @@ def test_attach_refuses_bad_files_and_words(tmp_path, graph):
     refuses("needs a graph with labels", attach, graph, VertexFiles(masks={"train": mask}))
 
 
-def test_import_graph(tmp_path):
-    (tmp_path / "e.txt").write_text("10 20 0.5\n20 10 1.5\n30 30 1\n10 20 9\n")
-    rules = {"undirected": True, "direction": "out", "self_loops": "drop"}
-    out = tmp_path / "e.graph"
-    manifest = import_graph(tmp_path / "e.txt", out, **rules, labels="random:2", seed=4)
-    assert manifest.source == {
-        "file": "e.txt", "format": "edges", "arcs_read": 4, "symmetric_file": False,
-        "self_loops": {"found": 1, "rule": "drop"}, "undirected": True, "seed": 4,
-        "duplicates": {"found": 1, "rule": "merge", "differ": 1},
-        "attached": {"labels": "random:2"},
-    }  # fmt: skip
-    stored = open_graph(out)
-    assert stored.manifest == manifest
-    assert stored.manifest.direction == "out"
-    assert entries(stored.graph) == {(0, 1): 1.0, (1, 0): 1.0}
-    assert stored.graph.ids.tolist() == [10, 20, 30]
-
-
 def test_a_folder_that_cannot_be_written_is_reported_before_reading(tmp_path):
     absent, out = tmp_path / "absent.txt", tmp_path / "out.graph"
     (tmp_path / "there.graph").mkdir()
     (tmp_path / "file").write_text("")
-    for path, options, message in (
-        (tmp_path / "out", {}, r"ends in \.graph"),
-        (tmp_path / "there.graph", {}, "is there already"),
-        (tmp_path / "there.graph", {"overwrite": True}, "is not a graph folder"),
-        (tmp_path / "file" / "out.graph", {}, "file is not a folder"),
-        (out, {"direction": "up"}, "unknown direction"),
-        (out, {"features": tmp_path / "x.npy"}, r"there is no file .*x\.npy"),
-        (out, {}, "there is no file .*absent"),
+    for name, options, message in (
+        ("out", {}, r"ends in \.graph"),
+        ("there.graph", {}, "is there already"),
+        ("there.graph", {"overwrite": True}, "is not a graph folder"),
+        ("file/out.graph", {}, "file is not a folder"),
+        ("out.graph", {"direction": "up"}, "unknown direction"),
+        ("out.graph", {"features": tmp_path / "x.npy"}, r"there is no file .*x\.npy"),
+        ("out.graph", {}, "there is no file .*absent"),
     ):
-        refuses(message, import_graph, absent, path, **options)
+        refuses(message, import_graph, absent, tmp_path / name, **options)
     (tmp_path / "e.txt").write_text("1 2\n1 2\n")
     message = r"e\.txt: the arc 1 -> 2"
     refuses(message, import_graph, tmp_path / "e.txt", out, duplicates="error")
     assert not out.exists()
-
-
-# Counts of shared/data/README.md: vertices, arcs, self-loops, simple undirected edges.

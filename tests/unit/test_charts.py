@@ -147,14 +147,6 @@ def test_axes_and_legends_say_what_is_drawn():
     assert "0.2" not in axes([0.6, 0.9], from_zero=False)[1]
 
 
-def test_the_best_is_marked_within_its_scope():
-    rows = [["a", 1.0], ["b", 2.0], ["c", 9.0], ["d", 5.0], ["e", 3.0]]
-    best = {1: ["low", "low", "high", "high", "low"]}
-    table = Table("T", ["", "n"], rows, best=best, scopes=["g", "g", "h", "h", "alone"])
-    page = as_page("t", "s", [Section("s", "S", tables=[table])], "m")
-    assert re.findall(r"<b>(\d)<", page) == ["1", "9"]
-
-
 # Studies: recipes, the table, the CSV, the plot and the page
 
 

@@ -247,10 +247,6 @@ GROUPS = {  # what the system's files say → limits, and how much of them is ta
         f"{V1}/a/b/memory.stat": STAT, f"{V1}/a/memory.limit_in_bytes": f"{GIB // 2}",
         f"{V1}/a/memory.usage_in_bytes": "900", f"{V1}/a/memory.stat": NOTHING,
     }, [(GIB, 400), (GIB // 2, 900)]),
-    "version 1, named as outside": ({
-        "proc/self/cgroup": "8:memory:/docker/123\n", f"{V1}/memory.limit_in_bytes": f"{GIB}",
-        f"{V1}/memory.usage_in_bytes": "500", f"{V1}/memory.stat": NOTHING,
-    }, [(GIB, 500)]),
     "none": ({"proc/self/cgroup": "8:cpu:/a\n0::/\n"}, []),
 }  # fmt: skip
 CPU = "sys/fs/cgroup/cpu"

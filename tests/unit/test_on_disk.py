@@ -11,7 +11,6 @@ from axes import covering
 from command_line import as_json, refused, run
 from ogb_folders import rows, write_text
 from pyarrow import parquet
-from refusals import refuses
 from small_graphs import make_folder
 
 from partition.graph.aggregation import aggregation_matrix
@@ -21,7 +20,7 @@ from partition.graph.mixed_metrics import measure_mixed
 from partition.graph.store import open_graph
 from partition.importing import on_disk, spools
 from partition.importing.arcs import Settling
-from partition.importing.assemble import build_graph, import_graph
+from partition.importing.assemble import build_graph
 from partition.importing.readers import Layout, Reading, Source, open_stream, read_source
 from partition.importing.readers.arc_columns import ArcTable
 
@@ -111,25 +110,6 @@ def test_arrays_of_arcs(tmp_path, few):
     np.save(tmp_path / "e.npy", np.stack([order, np.roll(order, 3)]) + 5)
     for layout in (Layout(), Layout(vertices="0..99")):
         same_graph(tmp_path, tmp_path / "e.npy", layout, undirected=few != 4)
-
-
-REFUSED = {
-    "error": ({"duplicates": "error"}, "0 1\n1 2\n0 1\n1 2\n", "the arc 0 -> 1 .* 2 such copies"),
-    "times": ({}, "0 1 1000\n1 2 7\n", "whole numbers from 7 to 1000"),
-    "numbers": ({}, "0 1 2\n1 2 3\n2 4 5\n", "the numbers of the lines"),
-    "vertices": ({"layout": Layout(vertices="2")}, "0 1\n1 2\n", "there is a vertex 2"),
-    "texts": ({}, "a b\nb c\nc a\n", "these are texts"),
-    "a bad line": ({}, "0 1\n1 x\n", "line 2: '1 x'"),
-    "infinite": ({}, "0 1 1\n1 2 inf\n", "not a finite number"),
-}
-
-
-def test_what_is_refused_in_memory_is_refused_on_disk(tmp_path):
-    for options, text, message in REFUSED.values():
-        (tmp_path / "e.txt").write_text(text)
-        out = tmp_path / "g.graph"
-        refuses(message, import_graph, tmp_path / "e.txt", out, memory=1e9, **options)
-        assert [path.name for path in tmp_path.iterdir()] == ["e.txt"]
 
 
 def test_too_little_memory_is_one_line(tmp_path, monkeypatch):
