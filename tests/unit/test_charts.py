@@ -21,7 +21,6 @@ from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition
 from partition.reporting.comparison import compare, geometric_mean, metrics_of_parts
 from partition.reporting.page import comparison_figures, write_comparison
-from partition.reporting.plots import plot_comparison
 from partition.reporting.study import Recipe, parse_recipe, study, table, write_csv
 
 EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>&"
@@ -221,15 +220,6 @@ def test_the_table_and_the_csv(rows, tmp_path):
     assert len(written) == len(rows)
     assert (written[1]["label"], int(written[1]["volume"])) == ("block+refined", rows[1]["volume"])
     assert float(written[1]["relative_max_send"]) == rows[1]["relative"]["max_send"]
-
-
-def test_the_plot(rows, tmp_path):
-    pytest.importorskip("matplotlib")
-    for ending in ("png", "pdf", "svg"):
-        plot_comparison(rows, tmp_path / f"c.{ending}")
-        assert (tmp_path / f"c.{ending}").stat().st_size > 1000
-    assert "<!-- block+refined -->" in (tmp_path / "c.svg").read_text()
-    refuses(r"ends in \.png, \.pdf, \.svg", plot_comparison, rows, tmp_path / "c.bmpp")
 
 
 def test_the_page_names_exchanges_and_gives_a_kind_one_colour(tmp_path):

@@ -57,13 +57,6 @@ def test_rmat_follows_its_probabilities():
     assert [symmetry(rmat(9, 3000, undirected=both))[0] for both in (False, True)] == [False, True]
 
 
-def test_small_and_empty_graphs():
-    assert np.bincount(sbm(600, [3, 2, 1]).labels).tolist() == [300, 200, 100]
-    assert np.bincount(sbm(10, 3).labels).tolist() == [3, 4, 3]
-    assert rmat(0, 5).nnz == rmat(3, 0).nnz == sbm(5, 2, degree=0).nnz == 0
-    assert sbm(1, 1).n == 1
-
-
 NAN = float("nan")
 BAD = [
     (sbm, (9, 2), {"degree": [-1, NAN], "intra": [1.5, -0.1], "noise": [-1], "features": [0]}),
@@ -140,12 +133,3 @@ def test_bter_like_a_graph_and_denser_ones():
     assert graph.nnz == pytest.approx(4 * first.nnz, rel=0.03)
     assert (graph.features.shape, graph.classes) == ((2000, 3), 5)
     assert not graph.masks
-
-
-def test_bter_of_few_vertices():
-    assert bter(power_law(0, min_degree=0)).nnz == 0
-    assert bter(power_law(2, min_degree=1)).nnz == 2
-    # One block, complete.
-    assert bter(power_law(7, min_degree=6, clustering=1, decay=0)).nnz == 42
-    empty = profile_of(bter(power_law(4, min_degree=0, max_degree=0)))
-    assert (empty.degrees.tolist(), empty.clustering.tolist()) == ([0] * 4, [0])
