@@ -77,15 +77,13 @@ def test_build_graph_equals_a_dict(
     graph, facts = build_graph(source, **rules)
     assert entries(graph) == expected
     assert list(entries(graph)) == sorted(expected)
-    assert graph.indptr.dtype == np.int64
-    assert graph.indices.dtype == np.int32
+    assert (graph.indptr.dtype, graph.indices.dtype) == (np.int64, np.int32)
     assert (graph.weights is not None) == (weighted or (duplicates == "sum" and copies > 0))
     assert facts["arcs_read"] == len(pairs)
     assert facts["self_loops"] == {"found": sum(i == j for i, j in pairs), "rule": self_loops}
     found = facts["duplicates"]
     assert found == {"found": copies, "rule": duplicates} | ({"differ": differ} if differ else {})
-    assert (source.source == given_arcs[0]).all()
-    assert (source.target == given_arcs[1]).all()
+    np.testing.assert_array_equal((source.source, source.target), given_arcs)
     if symmetric or undirected:
         assert symmetry(graph) == (True, True)
 

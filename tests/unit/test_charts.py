@@ -194,8 +194,6 @@ def test_partitions_that_are_there_are_not_made_again(graphs, rows):
     volumes = [[r["volume"] for r in of if r["label"] == "block"] for of in (again, rows)]
     assert (lines, volumes[0]) == ([], volumes[1])
     assert ids == {name: read_partition(graphs[0], name).id for name in list_partitions(graphs[0])}
-    study(graphs[:1], block, [2], seed=1, imbalance=0.5)  # beside them
-    assert {"rp-2-s1-e0.5", "block-2-s1-e0.5"} <= set(list_partitions(graphs[0]))
     add_partition(graphs[0], "gp", 2, imbalance=0.5, name="gp-2")
     refuses("made with imbalance", study, graphs[:1], [Recipe("gp", "gp")], [2])
     study(graphs[:1], block, [2], direction="out")

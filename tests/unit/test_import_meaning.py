@@ -126,7 +126,7 @@ def test_words_for_missing_labels_and_labels_that_are_no_classes(place):
 
 
 def test_files_attached_to_a_folder_leave_arcs_and_partitions(place):
-    run("import", "ring.txt", "g.graph", "--undirected")
+    imported("--undirected")
     run("add", "g.graph", "--model", "rp", "-k", "2")
     before = {file: file.read_bytes() for file in (place / "g.graph").rglob("*.n*")}
     save("y.csv", "id,class\n" + "".join(f"{i},{'ab'[i % 2]}\n" for i in range(6)))
@@ -423,8 +423,9 @@ def written(what):
     text = "\n".join(rows) + "\n"
     yield save("plain.npy", values)
     save("f.npy", np.asfortranarray(values))
-    for name, raw in (("x.npy", Path("f.npy").read_bytes()), ("y.csv", text.replace(",", " "))):
-        Path(f"{name}.gz").write_bytes(gzip.compress(raw if name == "x.npy" else raw.encode()))
+    save("f.csv", text.replace(",", " "))
+    for name in ("f.npy", "f.csv"):
+        Path(f"{name}.gz").write_bytes(gzip.compress(Path(name).read_bytes()))
         yield f"{name}.gz"
     np.savez_compressed("x.npz", values)
     named = {what.replace("-", "_"): values, "more": np.ones(3), "edge_index": np.ones((2, 2), int)}

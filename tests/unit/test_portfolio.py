@@ -138,7 +138,6 @@ def test_the_best_for_each_exchange_is_kept_as_a_pair(hubs):
     # One that is called so itself is what the name means, until a new pair replaces it.
     write_partition(hubs, replace(rows, name="auto-4"))
     assert members(hubs, "auto-4") == ["auto-4"]
-    assert "already" in refused(*add)
     run("remove", hubs, "auto-4-mixed+mixed")
     (of_rows,) = add_best(hubs, 4, network=SLOW, exchange="rows", name="rows")
     assert {row.get("exchange") for row in of_rows.history} == {"rows", None}
@@ -237,11 +236,8 @@ def test_refine_on_the_command_line(folder):
     assert after == sum(made.metrics["in"].send_rows) < before
     facts = as_json("refine", folder, "rp-4", "--name", "x", "--weigh", "max_recv=2")
     assert (facts["options"]["refine"]["max_recv"], facts["history"][0]["step"]) == (2, "rp-4")
-    for words, told in (
-        (["rp-4", "--imbalance", "0.05"], "already"), (["rp-5"], "unknown partition"),
-        (["rp-4", "--effort", 0, "--name", "y"], "effort = 0"),
-    ):  # fmt: skip
-        assert told in refused("refine", folder, *words)
+    for words, told in (("rp-4 --imbalance 0.05", "already"), ("rp-4 --effort 0 --name y", "= 0")):
+        assert told in refused("refine", folder, *words.split())
 
 
 def test_parts_are_joined_into_fewer(folder):

@@ -74,17 +74,6 @@ def test_a_failure_leaves_what_was_there(tmp_path, error):
     assert os.listdir(tmp_path / "b") == ["old"]
 
 
-def test_a_folder_replaces_another_only_when_told(tmp_path):
-    for number, overwrite in enumerate([False, True]):
-        with atomic_folder(tmp_path / "x" / "b", overwrite=overwrite) as folder:
-            (folder / str(number)).touch()
-    assert os.listdir(tmp_path / "x") == ["b"]
-    assert os.listdir(tmp_path / "x" / "b") == ["1"]
-    with pytest.raises(UserError, match="cannot write"), atomic_folder(tmp_path / "x" / "b"):
-        pass
-    assert os.listdir(tmp_path / "x" / "b") == ["1"]
-
-
 def test_the_old_folder_returns_if_the_new_one_cannot_take_its_place(tmp_path, monkeypatch):
     rename, calls = os.rename, []
 
@@ -351,14 +340,3 @@ def test_files_come_back(tmp_path, ids, picked, dtype):
     found = np.stack([table.column(name).to_numpy() for name in header], 1).reshape(values.shape)
     assert found.dtype == dtype
     np.testing.assert_array_equal(found, values)
-
-
-def test_tables_have_the_names_of_classes(tmp_path):
-    made = Results(np.array([2, 0, 1, 1, 2, 0, 0]), TEXTS, None, names=("a, b", "ü", "#c"))
-    words = ["#c", "a, b", "ü", "ü", "#c", "a, b", "a, b"]
-    write_csv(made, tmp_path / "y.csv")
-    with open(tmp_path / "y.csv", newline="", encoding="utf-8") as file:
-        lines = list(csv.reader(file))
-    assert lines == [["id", "class"], *map(list, zip(TEXTS, words, strict=True))]
-    write_parquet(made, tmp_path / "y.parquet")
-    assert pq.read_table(tmp_path / "y.parquet").column("class").to_pylist() == words

@@ -22,8 +22,8 @@ from partition.models.stochastic import (
     share_of_vertices,
     stochastic_model,
 )
-from partition.pipeline.adding import add_partition, make_parts
-from partition.reporting.simulate import FIGURES, simulate
+from partition.pipeline.adding import add_partition
+from partition.reporting.simulate import simulate
 
 VERTEX = {"sampler": "vertex", "batch": "50%", "fanouts": "", "owners": "batch"}
 NEIGHBOR = VERTEX | {"sampler": "neighbor", "batch": 3, "fanouts": "2,1"}
@@ -139,16 +139,17 @@ def test_simulate_whole_batches_is_the_full_volume(tmp_path):
     facts = simulate(path, ["block-3", "rp-5"], batch="100%", batches=3)
     assert (facts["batch"], facts["direction"], facts["batches"]) == (60, "out", 3)
     first, second = facts["partitions"]
-    assert first["volume"]["mean"] == first["volume"]["max"] == sum(hp.send_rows)
-    assert first["volume"]["sd"] == 0
-    assert first["max_send"]["median"] == max(hp.send_rows)
-    assert first["max_recv"]["median"] == max(hp.recv_rows)
-    assert first["messages"]["q05"] == sum(hp.send_messages)
-    assert first["max_send_messages"]["q95"] == max(hp.send_messages)
-    assert (first["relative_volume"], first["relative_error"]) == (1.0, None)
+    for figure, of, whole in (
+        ("volume", "mean", sum(hp.send_rows)),
+        ("volume", "sd", 0),
+        ("max_send", "median", max(hp.send_rows)),
+        ("max_recv", "max", max(hp.recv_rows)),
+        ("messages", "q05", sum(hp.send_messages)),
+        ("max_send_messages", "q95", max(hp.send_messages)),
+    ):
+        assert first[figure][of] == whole
+    assert (first["relative_volume"], first["relative_error"], second["k"]) == (1.0, None, 5)
     assert second["relative_volume"] == second["volume"]["mean"] / first["volume"]["mean"]
-    assert second["k"] == 5
-    assert set(FIGURES) < set(second)
 
 
 def test_simulate_neighbours_and_mistakes(tmp_path):
@@ -158,8 +159,6 @@ def test_simulate_neighbours_and_mistakes(tmp_path):
     assert (made.name, made.options["batch"]) == ("shp-2-e0.1", "12")
     assert made.options["batches"] > 1
     arguments = {"sampler": "neighbor", "batch": 5, "fanouts": "3,2", "batches": 20}
-    made_of_them = make_parts(random_graph(60, 400), "shp", 3, options=arguments)
-    assert np.unique(made_of_them).tolist() == [0, 1, 2]
     facts = simulate(path, ["rp-2"], **arguments)
     assert facts["fanouts"] == [3, 2]
     two = simulate(path, ["rp-2"], **arguments | {"batches": 2})["partitions"][0]["volume"]
