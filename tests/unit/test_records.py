@@ -337,6 +337,6 @@ def test_files_come_back(tmp_path, ids, picked, dtype):
     table = pq.read_table(tmp_path / "y.parquet")
     assert table.column_names == ["id", *header]
     assert table.column("id").to_pylist() == names.tolist()
-    found = np.stack([table.column(name).to_numpy() for name in header], 1).reshape(values.shape)
+    found = np.stack([table.column(name).to_numpy() for name in header], 1)
     assert found.dtype == dtype
-    np.testing.assert_array_equal(found, values)
+    np.testing.assert_array_equal(found.reshape(values.shape), values)
