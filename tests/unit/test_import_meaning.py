@@ -342,7 +342,6 @@ REFUSED = [  # text, options, what the message says
     ("a,b,time\n0,1,5\n", {}, r"'a,b,time' has 3 columns, and it is not clear"),
     ("#\n1 2\n\n2 x\n", {}, "line 4: '2 x' .*'x' in column 2 is not an integer"),
     ("#\n1 2\n2\n", {}, "line 3: '2' has 1 columns, not 2: 'source target'"),
-    ("1 2\n2 3 4\n", {}, "line 2: '2 3 4' has 3 columns, not 2"),
     ("1 2 0.5\n1 2 w\n", {}, "line 2: '1 2 w' is not 'source target weight'"),
     ("1 2 0.5\n1 2 inf\n", {}, "weight of entry 2 is inf"),
     ("1 2 1000\n2 1 5\n", {}, "numbers from 5 to 1000"),
@@ -356,12 +355,10 @@ REFUSED = [  # text, options, what the message says
     ("0 1\n", WEIGHTED, "has 2 columns, --columns .* names more"),
     ("1.0 2.0\n", {}, "'1.0' is not an integer of 64 bits"),
     ("0;1;0,5\n", {}, "line 1.*'0,5' in column 3 is not a number.*\n.*0.5, not 0,5"),
-    ("a b\na c\nb\n", {}, r"line 3: 'b' has 1 columns, not 2"),
     ("a,b\na,\n", {}, "'' in column 2 is not a text of 1 to 256 characters"),
     ("a b\nb \udcff\n", {}, r"line 2: b'b \\xff' is not UTF-8"),
     ("0 1\n" * 9 + "0 \x00 1\n", {}, "line 10: there is a NUL"),
     ("\x1b[2Jred x\nx \x1b[2Jred\n", {"vertices": "3"}, "integers"),
-    ("0 1\n1 \x1b[31m\n", {}, r"'1 \\x1b\[31m'"),
     ("9223372036854775808 2\n1 2\n", {}, "line 1: .* in column 1 is not an integer"),
     ("1,2\n0x1f,2\n", {}, "line 2: .*'0x1f' in column 1 is not an integer"),
     ("x7 2\n1 2\n2 1\n", {}, "line 1: .*'x7' in column 1 is not an integer(.|\n)*--string-ids"),
@@ -468,10 +465,8 @@ TABLES = {
     "id\n1\n": "a column of ids, but no features",
     "id,a\n1,2\n1,3\n": "the id 1 occurs twice",
     "1,nan\n": "features of vertex 0, column 1 are not finite",
-    "1,1e39\n": "features of vertex 0, column 1 are not finite",
     "id,a\n1,2\n1\n": "line 3: '1' has 1 columns",
     "id,a,b\nx,,2\ny,3,4\n": "line 2: 'x,,2': '' in column 'a' is not a number",
-    "id,a,b\nx,1,2\ny,,4\n": "line 3: 'y,,4': '' in column 'a' is not a number",
 }
 
 

@@ -278,7 +278,6 @@ def test_mistakes_are_one_line(tmp_path, monkeypatch):
         ("--arc-features nothing", "column of e.csv for --arc-features"),
         ("--arc-features kind", "'a' in column 'kind' is not a number"),
         ("--arc-features w1 --arc-label w1", "cannot be two things"),
-        ("--arc-features source", "cannot be two things"),
         ("--arc-features x.npy", "x.npy has 3 rows, it lists 7 arcs"),
         ("--arc-features none.npy", "there is no file none.npy"),
         ("--arc-features nan.npy", "of arc 2, column 0 are not finite"),
@@ -290,8 +289,7 @@ def test_parallel_arcs_count_once_where_rows_travel(tmp_path):
     graph, _ = build_graph(numbered(), duplicates="keep")
     plain = build_graph(Source(4, *ENDS), duplicates="sum")[0]
     one = merged(graph)
-    for name in ("indptr", "indices", "weights"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(plain, name))
+    np.testing.assert_array_equal(one.adjacency().toarray(), plain.adjacency().toarray())
     assert merged(plain) is plain
     for direction in ("in", "out"):
         of_both = [aggregation_matrix(each, direction).toarray() for each in (graph, plain)]
@@ -301,8 +299,5 @@ def test_parallel_arcs_count_once_where_rows_travel(tmp_path):
     run("import-parts", folder, tmp_path / "parts.txt", "--name", "p")
     found = as_json("info", folder, "p")
     for how, key in ((measure, "metrics"), (measure_mixed, "mixed")):
-        figures = how(plain, parts, 2, "in")
-        assert found[key]["in"]["send_rows"] == figures.send_rows
-        assert found[key]["in"]["nnz"] == figures.nnz
-    run("add", folder, "--model", "hp", "-k", 2)
-    run("check", folder)
+        figures, told = how(plain, parts, 2, "in"), found[key]["in"]
+        assert (told["send_rows"], told["nnz"]) == (figures.send_rows, figures.nnz)

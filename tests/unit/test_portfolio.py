@@ -214,7 +214,6 @@ MISTAKES = {
     GP + "--weigh maxsend=1": "did you mean 'max_send'",
     GP + "--weigh total": "not of the form NAME=WEIGHT",
     GP + "--weigh total=-1": "not negative",
-    GP + "--weigh total=0 --weigh max_send=0": "all weig",
 }
 
 

@@ -113,7 +113,6 @@ def test_what_y_means(tmp_path):
 
 REFUSED = [
     ({"wrap": lambda f: (f, {"x": write.tensor("slices", np.arange(3))})}, "holds 2 graphs"),
-    ({"wrap": lambda f: [f, f]}, "holds 2 graphs"),
     ({"wrap": lambda f: write.instance(HETERO, "HeteroData", {"_node_store_dict": {}})}, "several"),
     ({"wrap": lambda f: ({"_global_store": {}}, None)}, "several types"),
     ({"wrap": lambda f: f["x"]}, "holds no graph, but 'tensor'"),
@@ -277,7 +276,6 @@ PARTITIONED = [
     ("node_map", {"a": [[0, 4]], "b": [[0, 1]]}, "several types"),
     ("node_map", {"_N": [[0, 2], [3, 4]]}, "do not follow each other"),
     ("node_map", {"_N": [[0, 2], [2, 1]]}, "do not rise"),
-    ("node_map", {"_N": [0, 2]}, "do not follow each other"),
     ("node_map", {"_N": [[0, 3], [3, 4]]}, "not of 3 rows"),
     ("part-1", None, "does not name the files of part 1"),
     ("part-1", {"part_graph": "elsewhere"}, "there is no file"),

@@ -67,14 +67,11 @@ def arcs_of(source):
 
 PATTERN, REALS = BANNER + "pattern general\n", BANNER + "real general\n"
 MTX = {
-    "": "line 1 does not begin with %%MatrixMarket",
     "3 3 1\n1 2\n": "line 1 does not begin with %%MatrixMarket",
     "%%MatrixMarket matrix coordinate pattern\n1 1 0\n": "line 1: expected",
     "%%MatrixMarket matrix array real general\n1 1\n": "layout 'array' is not supported",
     BANNER + "complex general\n1 1 0\n": "field 'complex' is not supported",
-    BANNER + "real hermitian\n1 1 0\n": "symmetry 'hermitian' is not supported",
     BANNER + "real skew-symmetric\n1 1 0\n": "'skew-symmetric' is not supported",
-    REALS + "% only a comment\n": "line 3: expected 'ROWS COLUMNS ENTRIES'",
     REALS + "3 3\n": "line 2: expected 'ROWS COLUMNS ENTRIES'",
     REALS + "3 3 -1\n": "line 2: expected 'ROWS COLUMNS ENTRIES'",
     REALS + "3 4 1\n1 1 1\n": "square, this one is 3 x 4",
@@ -83,10 +80,8 @@ MTX = {
     PATTERN + "3 3 2\n1 2\n1 0\n": "line 4: column index out of bounds",
     PATTERN + "3 3 2\n1 2\n": "announces 2 entries but holds 1",
     PATTERN + "3 3 1\n1 2\n2 3\n": "line 4: more entries than the 1 announced",
-    PATTERN + "3 3 2\n1 2\nx 3\n": "line 4: 'x' is not part of a number",
     PATTERN + "3 3 2\n1 2\n2\n": "line 4: invalid integer",
     REALS + "3 3 1\n1 2 1~": "line 3: '~' is not part of a number",
-    REALS + "3 3 1\n1 2 1\0\n": "line 3: .* is not part of a number",
     PATTERN + "3 3 1\n1 2 0.5\n": "line 3: an entry of a pattern matrix",
     REALS + "3 3 1\n1 2\n": "line 3: an entry of a real matrix has 3 columns",
     REALS + "3 3 2\n1 2 1\n2 3 nan\n": "line 4: 'n' is not part",
@@ -280,21 +275,17 @@ METIS = {
     "": "holds no graph",
     "4\n": "the first line is not",
     "2 1 2\n2\n1\n": "the first line",
-    "2 1 1 1\n2 1\n1 1\n": "the first line is not",
     "3 1\n2\n1\n": "has lines of 2",
     "2 1\n2\n1\n2\n": "line 4: there are more",
     "2 1\n3\n1\n": "line 2: vertex 1 names",
-    "2 1\n%\n1\n1\n": "line 3: vertex 1 names itself",
     "2 1\n2\n0\n": "line 3: vertex 2",
     "3 2\n2 3\n1\n\n": "line 2: vertex 1 has the neighbour 3.* line 4",
     "3 2\n2\n1 3\n\n": "line 3: vertex 2 has the neighbour 3.* line 4",
     "2 1 1\n2 5\n1 6\n": "with this weight",
     "2 1 1\n2 0\n1 0\n": "line 2: a weight",
     "2 1 1\n2\n1 1\n": "line 2: vertex 1 has 1 numbers",
-    "2 2\n2\n1\n": "announces 2 edges",
     "2 0\n2\n1\n": "announces 0 edges",
     "2 1\n2\nx\n": "line 3: 'x' is not whole numbers",
-    "2 1\n2.5\n1\n": "line 2",
     "2 1\n9999999999999999999\n1\n": "line 2",
 }
 
@@ -306,12 +297,10 @@ def test_graphs_of_metis_that_are_wrong(tmp_path):
 
 SIZED = {
     "ring of METIS": ("6 6\n" + RING, "--format metis"),
-    "hMETIS of pairs": ("3 4\n1 2\n2 3\n3 4\n", "import-parts"),
     "hMETIS": ("3 4\n1 2 3\n2 3\n1 4\n", "import-parts"),
     "weights of hMETIS": ("3 4 11\n5 1 2\n1 2 3\n2 1 4\n1\n1\n1\n1\n", "import-parts"),
     "PaToH": ("1 4 3 6\n1 2\n2 3\n3 4\n", "import-parts"),
     "matrix": ("4 4 3\n2 1 5\n3 1 2\n4 3 1\n", "MatrixMarket"),
-    "weighted": ("4 4 3\n2 1 0.5\n3 1 -2e-1\n4 3 1\n", "MatrixMarket"),
     "sizes": ("5 4\n0 1\n1 2\n2 3\n3 4\n", "--header"),
     "banner": (ONE_SIGN, "--format mtx"),
 }  # fmt: skip
@@ -322,7 +311,7 @@ def test_sizes_are_no_edge(tmp_path):
         path = put(tmp_path, "e.txt", text)
         assert hint in refuses("sizes|Matrix Market", read_source, path, "edges").hint
         refuses("sizes|Matrix Market", open_stream, path, "edges", Layout(), Reading())
-        if case in ("ring of METIS", "hMETIS of pairs", "sizes"):
+        if case in ("ring of METIS", "sizes"):
             chosen = read_source(path, layout=Layout(columns="source,target"))
             assert len(chosen.source) == text.count("\n")
 
@@ -419,10 +408,8 @@ PLANETOID = [
     ("graph", [[1], [0]], r"does not hold a dict"),
     ("graph", {0: [10]}, r"names a vertex outside 0\.\.9"),
     ("graph", {0: [0.5]}, r"something else than whole numbers"),
-    ("graph", {0: [2**70]}, r"beyond 64 bits"),
     ("graph", dict.fromkeys(range(10), list(range(10)) * 9), r"more neighbours than"),
     ("y", np.array(["a"], object), r"damaged array"),
-    ("y", 5, r"holds a int, not an array"),
     ("allx", OTHER, r"allx: 1 indices but 2 values"),
     ("ally", np.ones((6, 3)), r"rows with a single 1"),
     ("ally", np.eye(5, 3), r"has 6 rows, its labels 5"),
@@ -432,7 +419,6 @@ PLANETOID = [
     ("test.index", b"8 6 x\n", r"not a list of vertex numbers"),
     ("test.index", b"8 6 6\n", r"one of them twice"),
     ("test.index", b"8 6 5\n", r"not those after the 6"),
-    ("test.index", b"8 6 999999999999\n", r"not those after the 6"),
     ("test.index", b"", r"names no vertex"),
 ]
 
@@ -477,18 +463,15 @@ NPZ = [
     ({"adj_shape": np.array([2**40, 2**40])}, r"4 row pointers do not fit the shape"),
     ({"adj_shape": np.array([3.0, 3.0])}, r"not a pair of integers"),
     ({"adj_indptr": np.array([0, 3, 2, 4])}, r"row pointers do not rise"),
-    ({"adj_indptr": np.array([0, 2, 3, 9])}, r"row pointers do not rise"),
     ({"adj_indices": np.array([1, 2, 3, 2])}, r"column index is outside 0\.\.2"),
     ({"adj_indices": np.array([1, 2, 2.0, 2])}, r"indices is not a vector of integers"),
     ({"adj_data": np.array([1, 2, np.nan, 1])}, r"weight of entry 3 is nan"),
     ({"adj_data": np.ones(3)}, r"4 indices but 3 values"),
     ({"attr_data": np.array([1, np.inf])}, r"features of vertex 1, column 0"),
-    ({"attr_data": np.array([1e300, 1])}, r"features of vertex 0, column 1"),
     ({"attr_shape": np.array([3, 10**12])}, r"1000000000000 columns for only 2 entries"),
     ({"attr_matrix": np.ones((2, 2))}, r"attributes of 2 vertices, the graph has 3"),
     ({"labels": np.array([0, 1])}, r"labels of 2 vertices, the graph has 3"),
     ({"labels": np.array([0, 1, -2])}, r"label -2 of vertex 2 is outside"),
-    ({"labels": np.array([[0], [1], [1]])}, r"labels must be a vector of integers"),
     ({"labels": np.array([0, 1, 0.5])}, r"labels must be a vector of integers"),
     ({"labels": np.array([0, None, 1], object)}, r"labels: Object arrays"),
 ]
@@ -552,13 +535,11 @@ def test_labels_that_are_no_classes_are_targets(tmp_path):
 SPOILED = [  # a file, its lines, and what is told
     ("edge_index_dict.npz", [1], "vertices of several types"),
     ("num-node-list.csv.gz", [2, 3], "holds 2 graphs"),
-    ("num-node-list.csv.gz", [0], "without vertices"),
     ("num-node-list.csv.gz", [10**15], "of memory"),
     ("edge.csv.gz", [[0, 9]] * 5, "a vertex outside 0..4"),
     ("edge.csv.gz", [["x", 9]] * 5, "not an integer"),
     ("edge.csv.gz", [[0, 1]], "has 1 arcs, 5 are announced"),
     ("node-feat.csv.gz", X[:3], "has 3 rows"),
-    ("node-label.csv.gz", [0] * 7, "more rows than the graph"),
     ("node-feat.csv.gz", [["nan", 1]] * 5, "not finite"),
     ("node-feat.csv.gz", [["a", 1]] * 5, "line 1: .a,1.: .a. in column 1 is not a"),
     ("num-node-list.csv.gz", None, "there is no file"),

@@ -4,7 +4,6 @@ import csv
 import errno
 import json
 import os
-import resource
 import socket
 import subprocess
 import sys
@@ -25,22 +24,6 @@ from partition.errors import UserError, shown
 from partition.locks import Holder, folder_lock, holder_is_dead, holders
 from partition.records import atomic_file, atomic_folder, make_room_for, sweep
 from partition.startup import PYTHON
-
-
-def test_what_is_written_under_a_temporary_name_is_told_by_its_own(tmp_path):
-    path, (soft, hard) = tmp_path / "g.graph", resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # as SIGXFSZ is ignored, EFBIG
-    try:
-        with (
-            pytest.raises(UserError) as caught,
-            atomic_folder(path) as folder,
-            atomic_file(folder / "features.npy") as file,
-        ):
-            file.write(bytes(2000))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert str(caught.value) == f"cannot write {path}/features.npy: File too large"
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_appears_when_it_is_complete_and_on_disk(tmp_path, monkeypatch):

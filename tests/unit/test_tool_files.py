@@ -138,7 +138,6 @@ MISTAKES = [
     ("metiss", None, {}, "unknown format 'metiss'"),
     ("metis", "hp", {}, r"a metis file holds a graph \(--model gp\)"),
     ("patoh", "gp", {}, "a patoh file holds a hypergraph"),
-    ("hmetis", "rp", {}, "a hmetis file holds a hypergraph"),
     ("hmetis", "hp", {"balance": "nnz,rows"}, "one weight per vertex"),
     ("scotch", "gp", {"balance": "nnz,rows"}, "one weight per vertex"),
     ("hmetis", "shp", {}, "depends on the number of parts"),
@@ -146,7 +145,6 @@ MISTAKES = [
     ("hmetis", "shp", {"k": 3, "theta": "-1"}, "theta = -1"),
     ("hmetis", "shp", {"k": 3, "thets": "0"}, "unknown option of the model 'shp' 'thets'"),
     ("hmetis", "hp", {"preset": "fast"}, "the model 'hp' has no options"),
-    ("hmetis", "hp", {"seed": -1}, "seed = -1"),
     ("hmetis", "hp", {"balance": "train"}, "the graph has none"),
 ]
 
