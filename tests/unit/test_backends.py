@@ -160,8 +160,6 @@ FAKES = {
     "return [-1] * len(model.weights)": "part numbers outside 0..4",
     "return [0] * len(model.weights)": "returned only 1 of 5 parts",
     "raise RuntimeError('no luck')": "the tool failed: RuntimeError: no luck",
-    "from partition.errors import UserError; raise UserError('too large', 'less')":
-        "too large\n  hint: less",
     "import os; print('going', flush=True); os.kill(os.getpid(), 9)":
         "the tool was killed by SIGKILL: going",
     "import os; os.abort()": "the tool was killed by SIGABRT",

@@ -210,13 +210,3 @@ def test_order_numbering_and_other_pairs_do_not_matter(case, random, sparse):
         mine = (case[2] == part) | (case[3] == part)
         alone = summed_entries(*(array[mine].astype(np.int32) for array in case))
         np.testing.assert_array_equal(alone, summed[mine])
-
-
-def test_long_paths():
-    """Alternating paths as long as the graph: the columns at both ends have no mate."""
-    m = 20_000
-    rows = np.repeat(np.arange(m), 2)
-    columns = np.repeat(np.arange(m + 1), 2)[1:-1]
-    receiver, sender = np.zeros(2 * m, int), np.ones(2 * m, int)
-    assert summed_entries(rows, columns, receiver, sender).all()
-    assert not summed_entries(columns, rows, receiver, sender).any()

@@ -94,16 +94,6 @@ def test_lists_of_arcs(tmp_path, few, name, kind):
             same_graph(tmp_path, tmp_path / name, layout, **named)
 
 
-@pytest.mark.parametrize("duplicates", ["sum", "merge"])
-def test_sums_of_many_copies_have_the_same_bits(tmp_path, monkeypatch, duplicates):
-    monkeypatch.setattr(on_disk, "arcs_at_once", lambda memory, n: 700)
-    random = np.random.default_rng(1)
-    rows = np.column_stack([random.integers(0, 3, (1500, 2)), random.standard_normal(1500)])
-    np.savetxt(tmp_path / "e.txt", rows, ["%d", "%d", "%.17g"])
-    for undirected in (False, True):
-        same_graph(tmp_path, tmp_path / "e.txt", duplicates=duplicates, undirected=undirected)
-
-
 def test_arrays_of_arcs(tmp_path, few):
     random = np.random.default_rng(2)
     order = random.permutation(40)

@@ -29,7 +29,6 @@ from partition.graph.links import read_pairs
 from partition.graph.relations import Relation, number_relations, relation_dtype
 from partition.graph.store import open_graph, read_partition, write_graph
 from partition.graph.typed import inputs_of
-from partition.importing.synthetic_typed import hetero
 from partition.importing.typed import build_typed, import_typed
 from partition.pipeline.balance import constraint_weights, single_constraints
 
@@ -391,17 +390,6 @@ def test_many_relations_are_not_all_listed(tmp_path):
     assert "20 more" in shown
     assert "r1 " in shown
     assert "r0 " not in shown
-
-
-def test_relations_tell_the_labels():
-    types = {"paper": (600, 0), "author": (400, 0)}
-    cites, likes = Relation("paper", "cites", "paper"), Relation("paper", "likes", "paper")
-    graph = hetero(types, {cites: 9000, likes: 9000}, classes=3, intra=0.9)
-    labels = graph.labels[:600]
-    for shift, pairs in enumerate(relations_of(graph).values()):
-        source, target = np.array(pairs).T
-        follows = (labels[source] + shift) % 3 == labels[target]
-        assert 0.9 < follows.mean() < 0.97
 
 
 def test_mistakes_of_a_made_up_graph(tmp_path):

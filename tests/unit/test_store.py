@@ -555,8 +555,8 @@ def test_drawn_masks_replace_those_of_files_and_the_other_way_round(tmp_path):
         np.testing.assert_array_equal(stored.masks[name], mask)
     run("attach", folder, "--split", "random:0.6,0.2,0.2")
     assert open_graph(folder).graph.splits == 1
-    said = refused("attach", folder, *words, "--train-mask", tmp_path / "train.npy")
-    assert "does not go with files of masks" in said
+    file = "--train-mask", tmp_path / "train.npy"
+    assert "does not go with files of masks" in refused("attach", folder, *words, *file)
     assert "but not how" in refused("attach", folder, "--splits", 2)
 
 
