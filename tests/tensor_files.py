@@ -106,7 +106,7 @@ def write_graph(path, fields):
     state = {
         "_edge_attr_cls": named(data, "DataEdgeAttr"),
         "_store": instance(
-            storage, "GlobalStorage", {"_mapping": {**fields, **tensors}, "_parent": None}
+            storage, "GlobalStorage", {"_mapping": fields | tensors, "_parent": None}
         ),
     }
     raws = {name: array.tobytes() for name, array in arrays.items()}

@@ -202,6 +202,8 @@ def _planetoid() -> dict[str, bytes]:
 
 MTX = b"%%MatrixMarket matrix coordinate real general\n% a\n4 4 3\n1 2 0.5\n3 4 1\n4 1 2e0\n"
 EDGES = b"# a\n10 20\n20 30\n-5 10\n"
+MATRICES = _csr("adj", np.eye(4, k=1)) | _csr("attr", np.eye(4, 3))
+LAYER = {"convs.0.lin.weight": np.ones((2, 3)), "convs.0.bias": np.ones(2)}
 WEIGHTS = {
     "format": "gcnmpi-weights", "version": 1, "model": {"name": "gcn", "hidden": []},
     "activation": "relu", "widths": [3, 2], "graph": {"direction": "in"},
@@ -223,11 +225,7 @@ FILES: dict[str, dict[str, bytes]] = {
         "d.csv": b'\xef\xbb\xbfTarget;Source;Weight\r\n"a b";c;0.5\r\nc;"a b";1\r\n',
         "e.npy": _npy([[0, 1, 2], [1, 2, 0]]),
     },
-    "npz": {
-        "a.npz": _npz(
-            **_csr("adj", np.eye(4, k=1)), **_csr("attr", np.eye(4, 3)), labels=np.arange(4)
-        )
-    },
+    "npz": {"a.npz": _npz(**MATRICES, labels=np.arange(4))},
     "planetoid": _planetoid(),
     "vertex data": {
         "x.npy": _npy(np.ones((3, 2), np.float32)), "y.npy": _npy([0, 1, 0]),
@@ -239,14 +237,8 @@ FILES: dict[str, dict[str, bytes]] = {
         "s.npz": _scipy(np.eye(3, 2, dtype=np.float32)),
     },
     "part file": {"parts": b"0\n1\n2\n0\n"},
-    "config": {
-        "c.toml": b'dtype = "float64"\n[model]\nhidden = [16, 8]\ndropout = 0.5\n[train]\nepochs=9'
-    },
-    "weights": {
-        "w.npz": _npz(
-            WEIGHTS, **{"convs.0.lin.weight": np.ones((2, 3)), "convs.0.bias": np.ones(2)}
-        )
-    },
+    "config": {"c.toml": b'dtype = "float64"\n[model]\nhidden = [16, 8]\n[train]\nlr = 0.5'},
+    "weights": {"w.npz": _npz(WEIGHTS, **LAYER)},
     "record": {"run.jsonl": "".join(json.dumps(line) + "\n" for line in RUN).encode()},
 }  # fmt: skip
 

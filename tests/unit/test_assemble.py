@@ -21,9 +21,8 @@ def make_source(n, pairs, weights=None, **more):
 
 def entries(graph):
     weights = [1.0] * graph.nnz if graph.weights is None else graph.weights.tolist()
-    return dict(
-        zip(zip(arcs(graph).tolist(), graph.indices.tolist(), strict=True), weights, strict=True)
-    )
+    ends = zip(arcs(graph).tolist(), graph.indices.tolist(), strict=True)
+    return dict(zip(ends, weights, strict=True))
 
 
 def oracle(source, undirected, duplicates, self_loops):
@@ -38,9 +37,8 @@ def oracle(source, undirected, duplicates, self_loops):
     if duplicates == "error" and copies:
         return None, copies, 0
     differ = sum(value != values[0] for values in listed.values() for value in values)
-    once = {
-        arc: sum(values) if duplicates == "sum" else values[0] for arc, values in listed.items()
-    }
+    summed = duplicates == "sum"
+    once = {arc: sum(of) if summed else of[0] for arc, of in listed.items()}
     if not (undirected or source.symmetric):
         return once, copies, differ
     mirrored = {}
@@ -50,27 +48,20 @@ def oracle(source, undirected, duplicates, self_loops):
     return mirrored, copies, differ
 
 
+COPIES, LOOPS = st.sampled_from(["merge", "sum", "error"]), st.sampled_from(["keep", "drop"])
+
+
 @settings(max_examples=300)
-@given(
-    data=st.data(),
-    n=st.integers(1, 8),
-    symmetric=st.booleans(),
-    undirected=st.booleans(),
-    weighted=st.booleans(),
-    duplicates=st.sampled_from(["merge", "sum", "error"]),
-    self_loops=st.sampled_from(["keep", "drop"]),
-)
-def test_build_graph_equals_a_dict(
-    data, n, symmetric, undirected, weighted, duplicates, self_loops
-):
+@given(st.data(), st.integers(1, 8), *[st.booleans()] * 3, COPIES, LOOPS)
+def test_build_graph_equals_a_dict(data, n, symmetric, undirected, weighted, duplicates, loops):
     vertex = st.integers(0, n - 1)
     pairs = data.draw(st.lists(st.tuples(vertex, vertex), max_size=30))
     # Sums and halves of small integers are exact.
     weights = [data.draw(st.integers(-4, 4)) for _ in pairs] if weighted else None
     source = make_source(n, pairs, weights, symmetric=symmetric)
     given_arcs = source.source.copy(), source.target.copy()
-    expected, copies, differ = oracle(source, undirected, duplicates, self_loops)
-    rules = {"undirected": undirected, "duplicates": duplicates, "self_loops": self_loops}
+    expected, copies, differ = oracle(source, undirected, duplicates, loops)
+    rules = {"undirected": undirected, "duplicates": duplicates, "self_loops": loops}
     if expected is None:
         refuses(rf"listed more than once; there are {copies} such", build_graph, source, **rules)
         return
@@ -80,7 +71,7 @@ def test_build_graph_equals_a_dict(
     assert (graph.indptr.dtype, graph.indices.dtype) == (np.int64, np.int32)
     assert (graph.weights is not None) == (weighted or (duplicates == "sum" and copies > 0))
     assert facts["arcs_read"] == len(pairs)
-    assert facts["self_loops"] == {"found": sum(i == j for i, j in pairs), "rule": self_loops}
+    assert facts["self_loops"] == {"found": sum(i == j for i, j in pairs), "rule": loops}
     found = facts["duplicates"]
     assert found == {"found": copies, "rule": duplicates} | ({"differ": differ} if differ else {})
     np.testing.assert_array_equal((source.source, source.target), given_arcs)

@@ -42,9 +42,7 @@ def in_time(target, folder, file, data):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(
-    max_examples=25, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=25, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32))
 def test_damaged_files_are_read_or_refused(target_of, tmp_path, name, seed):
     target, rng = target_of(name), random.Random(seed)

@@ -57,9 +57,7 @@ def results_of(case, kernel):
 
 @of_sizes
 @pytest.mark.parametrize("at_once", [1 << 20, 16])  # rows of a kind that are brought together
-def test_rows_are_multiplied_with_the_weight_of_their_kind(
-    kernel, random, monkeypatch, size, at_once
-):
+def test_rows_times_the_weight_of_their_kind(kernel, random, monkeypatch, size, at_once):
     monkeypatch.setattr("gcnmpi.kernels.kinds.AT_ONCE", at_once)
     case = Case(random, size, kernel.dtype)
     whole = [case.whole(kind, case.weights) for kind in case.kinds]

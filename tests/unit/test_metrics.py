@@ -42,13 +42,11 @@ def oracle(graph, parts, k, direction):
     )
 
 
+WAYS = st.sampled_from(["in", "out"])
+
+
 @settings(max_examples=200)
-@given(
-    partitioned_graphs(),
-    st.sampled_from(["in", "out"]),
-    st.integers(1, 50),
-    st.sampled_from([0, 1, 1000]),
-)
+@given(partitioned_graphs(), WAYS, st.integers(1, 50), st.sampled_from([0, 1, 1000]))
 def test_measure_equals_the_definition(case, direction, limit, sparse):
     graph, parts, k = case
     with pytest.MonkeyPatch.context() as patch:  # chunks of any size give the same figures

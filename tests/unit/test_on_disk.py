@@ -187,9 +187,7 @@ def written(path):
     return path
 
 
-@pytest.mark.parametrize(
-    ("case", "name", "few"), covering(list(ARC_RULES), list(FORMS), [7, 10**6])
-)
+@pytest.mark.parametrize(("case", "name", "few"), covering([*ARC_RULES], [*FORMS], [7, 10**6]))
 def test_on_disk_it_is_the_same(tmp_path, monkeypatch, case, name, few):
     monkeypatch.setattr(on_disk, "arcs_at_once", lambda memory, n: few)
     rules, expected = ARC_RULES[case]

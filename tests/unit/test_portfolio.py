@@ -110,10 +110,8 @@ SLOW = Network(alpha=0, beta=1e-6)
 def test_the_best_for_each_exchange_is_kept_as_a_pair(hubs):
     rows, mixed = add_best(hubs, 4, network=SLOW)
     assert list_partitions(hubs) == [mixed.name, rows.name] == ["auto-4-mixed", "auto-4-rows"]
-    for exchange, partition, figures in (
-        ("rows", rows, rows.metrics),
-        ("mixed", mixed, mixed.mixed),
-    ):
+    both = ("rows", rows, rows.metrics), ("mixed", mixed, mixed.mixed)
+    for exchange, partition, figures in both:
         (kept,) = [row for row in partition.history if row["chosen"]]
         assert kept["max_send"] == max(figures["in"].send_rows)
         assert partition.exchange == partition.options["exchange"] == exchange

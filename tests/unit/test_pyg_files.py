@@ -28,11 +28,9 @@ ARRAYS = {
 def saved(path, wrap=lambda fields: fields, **change):
     """``ARRAYS`` as tensors, in what ``wrap`` puts them into."""
     arrays = {name: a for name, a in (ARRAYS | change).items() if a is not None}
-    fields = {
-        name: write.tensor(name, a) if isinstance(a, np.ndarray) else a
-        for name, a in arrays.items()
-    }
-    storages = {name: a.tobytes() for name, a in arrays.items() if isinstance(a, np.ndarray)}
+    of = {name: a for name, a in arrays.items() if isinstance(a, np.ndarray)}
+    fields = arrays | {name: write.tensor(name, a) for name, a in of.items()}
+    storages = {name: a.tobytes() for name, a in of.items()}
     storages["slices"] = np.array([0, 3, 6]).tobytes()
     write.write_torch(path, wrap(fields), storages)
     return path
@@ -50,9 +48,7 @@ WRAPPED = {
     "data": as_data,
     "dataset": lambda fields: (fields, None, write.named(DATA, "Data")),
     "older dataset": lambda fields: (as_data(fields), None),
-    "one slice": lambda fields: (
-        fields, {"x": write.tensor("slices", np.arange(3), 0, (2,), (1,))},
-    ),
+    "slice": lambda fields: (fields, {"x": write.tensor("slices", np.arange(3), 0, (2,), (1,))}),
     "list": lambda fields: [as_data(fields)],
     "version 1": lambda fields: write.instance(DATA, "Data", fields | {"__num_nodes__": 4}),
 }  # fmt: skip
@@ -184,9 +180,7 @@ def in_form(form):
     return csr(N, np.array([0, 1, 1, 3, 3]), np.array([2, 1, 3]), number)
 
 
-def dgl_saved(
-    path, form="coo", *, graphs=1, version=2, types=1, data=None, arcs=None, old=False, sizes=4
-):
+def dgl_saved(path, form="coo", graphs=1, version=2, types=1, data=None, arcs=None, old=0, sizes=4):
     """A file as DGL 2.1 writes it."""
     data, arcs = DGL_DATA if data is None else data, ARCS if arcs is None else arcs
     head = u64(dgl_bin.FILE, version, 2, graphs).ljust(4096, b"\0")

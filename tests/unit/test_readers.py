@@ -125,9 +125,8 @@ def test_mtx_round_trip(tmp_path, data, n, weighted, symmetric):
     if symmetric:
         values |= {(j, i): value for (i, j), value in values.items()}
     source = np.repeat(np.arange(n), np.diff(graph.indptr)).tolist()
-    found = zip(
-        zip(source, graph.indices.tolist(), strict=True), graph.adjacency().data, strict=True
-    )
+    ends = zip(source, graph.indices.tolist(), strict=True)
+    found = zip(ends, graph.adjacency().data, strict=True)
     assert list(found) == sorted(values.items())
     assert facts["arcs_read"] == len(pairs)
 

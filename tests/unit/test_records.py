@@ -28,9 +28,8 @@ from partition.startup import PYTHON
 
 def test_a_file_appears_when_it_is_complete_and_on_disk(tmp_path, monkeypatch):
     synced, fsync = [], os.fsync
-    monkeypatch.setattr(
-        os, "fsync", lambda file: synced.append(os.fstat(file).st_ino) or fsync(file)
-    )
+    noted = lambda file: synced.append(os.fstat(file).st_ino) or fsync(file)  # noqa: E731
+    monkeypatch.setattr(os, "fsync", noted)
     with atomic_file(tmp_path / "a", "w") as file:
         file.write("ä")
         assert not (tmp_path / "a").exists()
@@ -69,10 +68,8 @@ def test_the_old_folder_returns_if_the_new_one_cannot_take_its_place(tmp_path, m
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "old").touch()
     monkeypatch.setattr(os, "rename", fail_once)
-    with (
-        pytest.raises(UserError, match="Input/output"),
-        atomic_folder(tmp_path / "b", overwrite=True),
-    ):
+    again = atomic_folder(tmp_path / "b", overwrite=True)
+    with pytest.raises(UserError, match="Input/output"), again:
         pass
     assert os.listdir(tmp_path) == ["b"]
     assert os.listdir(tmp_path / "b") == ["old"]

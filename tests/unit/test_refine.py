@@ -101,9 +101,8 @@ def test_a_move_costs_what_it_was_said_to(case, seed, evenness):
     assert height() - before == pytest.approx(delta)
 
 
-OBJECTIVES = [
-    Objective(), Objective(max_send=0), Objective(total=0, max_recv=1), Objective(messages=1),
-]  # fmt: skip
+OTHERS = {"max_send": 0}, {"total": 0, "max_recv": 1}, {"messages": 1}
+OBJECTIVES = [Objective(), *(Objective(**one) for one in OTHERS)]
 
 
 @settings(max_examples=25)

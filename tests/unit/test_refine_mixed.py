@@ -95,14 +95,13 @@ def hubs():
 @pytest.mark.parametrize("direction", ["in", "out"])
 def test_lowers_the_mixed_exchange_within_the_balance(hubs, direction):
     start = random_parts(hubs.n, 8)
-    new = refine_mixed(hubs, start, 8, direction=direction, imbalance=0.02, effort=0.3)
+    asked = {"direction": direction, "imbalance": 0.02, "effort": 0.3}
+    new = refine_mixed(hubs, start, 8, **asked)
     old, after = (measure_mixed(hubs, parts, 8, direction) for parts in (start, new))
     assert after.volume < 0.85 * old.volume
     assert max(after.send_rows) < 0.9 * max(old.send_rows)
     assert after.imbalance <= 0.02 + 1e-3
-    assert np.array_equal(
-        new, refine_mixed(hubs, start, 8, direction=direction, imbalance=0.02, effort=0.3)
-    )
+    assert np.array_equal(new, refine_mixed(hubs, start, 8, **asked))
 
 
 def chosen(state, seed, energy, limit):

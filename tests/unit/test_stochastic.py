@@ -54,9 +54,8 @@ def test_connectivity_is_the_volume_of_the_batches(case, direction, options, bat
         cost * (len(set(parts[list(pins)].tolist())) - 1)
         for (_, pins), cost in nets_of(model).items()
     )
-    sampler = make_sampler(
-        options["sampler"], graph.n, options["batch"], stream_seed(7, MODEL), options["fanouts"]
-    )
+    name, size, fanouts = (options[key] for key in ("sampler", "batch", "fanouts"))
+    sampler = make_sampler(name, graph.n, size, stream_seed(7, MODEL), fanouts)
     side, volume, nets = sides(graph, direction, sampler.side), 0, 0
     for epoch in range(batches):
         for pattern in sampler.patterns(side, epoch, 0):

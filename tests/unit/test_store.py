@@ -651,11 +651,7 @@ def test_masks_of_splits_are_checked(tmp_path):
     targets, eye = saved(tmp_path / "t.npy", TARGETS), np.eye(SIX, 2, dtype=bool)
     for train, val, says in (
         (np.full((SIX, 2), 2), None, "several splits holds bool, or 0 and 1"),
-        (
-            np.zeros((SIX, 2), bool),
-            np.zeros((SIX, 3), bool),
-            "numbers of splits: train 2, val 3",
-        ),
+        (eye, np.zeros((SIX, 3), bool), "numbers of splits: train 2, val 3"),
         (eye, eye, "of split 0 have 1 vertices in"),
         (np.tile(np.arange(SIX) == 2, (2, 1)).T, None, "has vertex 2, which has no label"),
     ):

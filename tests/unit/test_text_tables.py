@@ -82,9 +82,8 @@ def rows_of(rng: random.Random, width: int, kinds: list[str]) -> list[list[str]]
     if rng.random() < 0.5:
         rows[0][rng.randrange(width)] = rng.choice(ODD)
     if rng.random() < 0.1:
-        rows[rng.randrange(len(rows))][rng.randrange(width)] = rng.choice(
-            (*ODD, "")[: -1 if width == 1 else None]
-        )
+        odd = ODD if width == 1 else (*ODD, "")
+        rows[rng.randrange(len(rows))][rng.randrange(width)] = rng.choice(odd)
     for row in rows if kinds[0] == "numbers" else ():  # among numbers, these are comments
         row[0] = row[0].replace("#", "9").replace("%", "9")
     if kinds == ["numbers"] and rows[0][0] in ("x1", "0,5"):  # a name, and two numbers
@@ -155,10 +154,8 @@ def labels(rng: random.Random, path: Path) -> None:
     rows = rows_of(rng, 1, [kind])
     table, header, with_ids = rows, rng.choice((None, ["label"], ["y"])), rng.random() < 0.5
     if with_ids:
-        table, header = (
-            [[*row, f"{word_of(rng, kind)}{i}"] for i, row in enumerate(rows)],
-            ["label", "id"],
-        )
+        header = ["label", "id"]
+        table = [[*row, f"{word_of(rng, kind)}{i}"] for i, row in enumerate(rows)]
         if rng.random() < 0.5:
             table, header = [row[::-1] for row in table], header[::-1]
     written(rng, path, table, header)
