@@ -15,13 +15,7 @@ from partition.deadline import Deadline
 from partition.errors import UserError
 from partition.graph.metrics import measure
 from partition.graph.pairs import member, members
-from partition.graph.store import (
-    list_partitions,
-    open_graph,
-    read_partition,
-    write_graph,
-    write_partition,
-)
+from partition.graph.store import list_partitions, open_graph, read_partition, write_partition
 from partition.importing.synthetic import rmat, sbm
 from partition.pipeline import estimates, portfolio, solving
 from partition.pipeline.adding import add_partition, refine_partition
@@ -149,9 +143,8 @@ def test_the_best_for_each_exchange_is_kept_as_a_pair(hubs):
 
 def test_no_tool_tries_to_mix_where_nothing_is_gained(tmp_path, folder, monkeypatch):
     monkeypatch.setattr(portfolio, "CANDIDATES", (BY_NAME["gp"], BY_NAME["mg"]))
-    path = tmp_path / "ring.graph"
-    around = np.arange(300)
-    write_graph(path, from_arcs(300, list(zip(around, np.roll(around, 1), strict=True))), source={})
+    ring = from_arcs(300, [(i, (i + 1) % 300) for i in range(300)])
+    path = make_folder(tmp_path / "ring.graph", ring)
     (made,) = add_best(path, 3)
     first, other = made.history
     assert (made.name, first["exchange"], first["chosen"]) == ("auto-3-rows", "rows", True)

@@ -33,19 +33,9 @@ from traced import takes_less_than
 from partition import records
 from partition.graph.graph import arcs
 from partition.graph.store import open_graph
-from partition.importing import datasets, spools
+from partition.importing import datasets, readers, spools
 from partition.importing.assemble import build_graph, import_graph
-from partition.importing.readers import (
-    READERS,
-    Layout,
-    Reading,
-    guess_format,
-    open_stream,
-    parquet_tables,
-    read_source,
-    sizes,
-    unpacking,
-)
+from partition.importing.readers import Layout, parquet_tables, read_source, sizes, unpacking
 from partition.importing.readers.vertex_files import read_features, read_labels
 
 BANNER = "%%MatrixMarket matrix coordinate "
@@ -147,13 +137,13 @@ def test_formats_are_judged_by_content_and_name(tmp_path):
         ("a.mtx", "", "mtx"),
         ("a.npz", "", "npz"),
     ):
-        assert guess_format(put(tmp_path, name, text)) == format
+        assert readers.guess_format(put(tmp_path, name, text)) == format
     put(tmp_path, "ind.x.graph", "")
-    assert guess_format(tmp_path / "ind.x") == "planetoid"
-    refuses("cannot tell the format", guess_format, put(tmp_path, "a.dat", "1 2\n"))
-    refuses("is a folder", guess_format, tmp_path)
+    assert readers.guess_format(tmp_path / "ind.x") == "planetoid"
+    refuses("cannot tell the format", readers.guess_format, put(tmp_path, "a.dat", "1 2\n"))
+    refuses("is a folder", readers.guess_format, tmp_path)
     assert "did you mean 'mtx'?" in refuses(".", read_source, "a.mtx", "mtz").hint
-    for format in ("auto", *READERS):
+    for format in ("auto", *readers.READERS):
         refuses(r"there is no file .*absent", read_source, tmp_path / "absent", format)
 
 
@@ -309,7 +299,8 @@ def test_sizes_are_no_edge(tmp_path):
     for case, (text, hint) in SIZED.items():
         path = put(tmp_path, "e.txt", text)
         assert hint in refuses("sizes|Matrix Market", read_source, path, "edges").hint
-        refuses("sizes|Matrix Market", open_stream, path, "edges", Layout(), Reading())
+        given = path, "edges", Layout(), readers.Reading()
+        refuses("sizes|Matrix Market", readers.open_stream, *given)
         if case in ("ring of METIS", "sizes"):
             chosen = read_source(path, layout=Layout(columns="source,target"))
             assert len(chosen.source) == text.count("\n")
@@ -492,7 +483,7 @@ PARTS = ([0, 1], [2], [3, 4])
 def test_a_folder_comes_with_its_features_classes_and_split(tmp_path, write, memory):
     root = write(tmp_path / "ogbn_tiny", 6, ENDS, np.append(X, [[1, 1]], 0), np.append(Y, [[5]], 0),
                  PARTS)  # fmt: skip
-    assert guess_format(root) == "ogb"
+    assert readers.guess_format(root) == "ogb"
     import_graph(root, tmp_path / "g.graph", memory=memory)
     stored = open_graph(tmp_path / "g.graph")
     graph = stored.graph
@@ -618,8 +609,8 @@ def table_of(path, **columns):
 
 
 def in_pieces(path):
-    reading = Reading(spools.allocate_in(path.parent))
-    return list(open_stream(path, "auto", Layout(), reading).pieces)
+    reading = readers.Reading(spools.allocate_in(path.parent))
+    return list(readers.open_stream(path, "auto", Layout(), reading).pieces)
 
 
 def test_lists_of_arcs_with_ids_of_both_kinds(tmp_path):

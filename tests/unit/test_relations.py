@@ -5,23 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+import typed_graphs
 from command_line import as_json, refused, run
 from ogb_folders import rows
 from pyarrow import parquet
 from refusals import refuses
 from small_graphs import make_folder
 from stored_graphs import change_array, change_json
-from typed_graphs import (
-    CITES,
-    COUNTS,
-    ENDS,
-    FEATURES,
-    READS,
-    WRITES,
-    relations_of,
-    source_of,
-    typed_graph,
-)
+from typed_graphs import CITES, COUNTS, ENDS, READS, WRITES, relations_of, source_of, typed_graph
 
 import gcnmpi
 from partition.graph.aggregation import aggregation_matrix
@@ -49,7 +40,7 @@ def test_a_folder_keeps_types_and_relations(folder, tmp_path):
     assert graph.vertex_types.range("author") == range(4, 7)
     assert graph.vertex_types.of(np.arange(9)).tolist() == [0] * 4 + [1] * 3 + [2] * 2
     assert isinstance(graph.features_of("author"), np.memmap)
-    np.testing.assert_array_equal(graph.features_of("author"), FEATURES["author"])
+    np.testing.assert_array_equal(graph.features_of("author"), typed_graphs.FEATURES["author"])
     assert graph.features_of("venue") is None
     refuses("unknown vertex type 'papers'", graph.features_of, "papers")
     assert (graph.arc_type.dtype, graph.parallel) == (np.uint8, True)
@@ -91,7 +82,7 @@ def test_ids_cover_types_and_relations(tmp_path, folder):
     counts = {"paper": 4, "author": 2, "venue": 3}
     for source, same in (
         (source_of(renamed), True),
-        (source_of(features={"paper": FEATURES["paper"]}), True),
+        (source_of(features={"paper": typed_graphs.FEATURES["paper"]}), True),
         (replace(source_of({CITES: ENDS[CITES]}), counts=counts, features={}), False),
     ):
         import_typed(tmp_path / f"{len(found)}.graph", source)
@@ -327,8 +318,8 @@ def write_ogb(root):
     rows(raw / "triplet-type-list.csv.gz", [",".join(relation) for relation in ENDS])
     for relation, pairs in ENDS.items():
         rows(raw / "relations" / "___".join(relation) / "edge.csv.gz", pairs)
-    rows(raw / "node-feat" / "paper" / "node-feat.csv.gz", FEATURES["paper"])
-    rows(raw / "node-feat" / "author" / "node-feat.csv.gz", FEATURES["author"])
+    rows(raw / "node-feat" / "paper" / "node-feat.csv.gz", typed_graphs.FEATURES["paper"])
+    rows(raw / "node-feat" / "author" / "node-feat.csv.gz", typed_graphs.FEATURES["author"])
     rows(raw / "node-feat" / "paper" / "node_year.csv.gz", [2000] * 4)
     rows(raw / "node-label" / "paper" / "node-label.csv.gz", [0, 1, 1, "nan"])
     for name, vertices in (("train", [0, 1]), ("valid", [2])):
@@ -346,7 +337,7 @@ def test_a_folder_of_ogb(tmp_path):
     assert relations_of(graph) == {str(r): sorted(pairs) for r, pairs in ENDS.items()}
     assert graph.labels[:4].tolist() == [0, 1, 1, -1]
     assert graph.masks["val"].tolist() == [False, False, True] + [False] * 6
-    np.testing.assert_array_equal(graph.features_of("author"), FEATURES["author"])
+    np.testing.assert_array_equal(graph.features_of("author"), typed_graphs.FEATURES["author"])
     rows(tmp_path / "mag" / "raw" / "relations" / "___".join(CITES) / "edge.csv.gz", [(0, 4)])
     told = refused("import", tmp_path / "mag", tmp_path / "n.graph")
     assert "paper,cites,paper: paper" in told
@@ -355,7 +346,7 @@ def test_a_folder_of_ogb(tmp_path):
 def test_a_network_reads_features_of_types_side_by_side(folder):
     graph = open_graph(folder).graph
     rows, expected = inputs_of(graph), np.zeros((9, 5), np.float32)
-    expected[:4, :2], expected[4:7, 2:] = FEATURES["paper"], FEATURES["author"]
+    expected[:4, :2], expected[4:7, 2:] = typed_graphs.FEATURES.values()
     np.testing.assert_array_equal(rows, expected)
     np.testing.assert_array_equal(rows[2:][np.array([3, 0, 0])], expected[[5, 2, 2]])
     np.testing.assert_array_equal(rows[1:8, 1:4][np.arange(7)], expected[1:8, 1:4])

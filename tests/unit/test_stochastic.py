@@ -14,14 +14,7 @@ from partition.graph.graph import row_sizes
 from partition.graph.metrics import pattern_exchange
 from partition.graph.sampling import MODEL, make_sampler, sides, stream_seed
 from partition.models import stochastic
-from partition.models.stochastic import (
-    MOST_TO_START,
-    THETA,
-    nets_needed,
-    settle,
-    share_of_vertices,
-    stochastic_model,
-)
+from partition.models.stochastic import nets_needed, settle, stochastic_model
 from partition.pipeline.adding import add_partition
 from partition.reporting.simulate import simulate
 
@@ -99,12 +92,12 @@ def test_the_number_of_nets_and_batches():
 def test_theta_left_open_bounds_what_is_drawn():
     graph = random_graph(200, 3000)
     few = settle(graph, "in", 4, 0, OPEN | ALL | {"theta": 0.0, "delta": 0.1})
-    assert few["theta"] == THETA
+    assert few["theta"] == stochastic.THETA
     many = settle(graph, "in", 190, 0, OPEN | ALL | {"theta": 0.0, "delta": 0.1})
-    share = share_of_vertices(graph.n, many)
+    share = stochastic.share_of_vertices(graph.n, many)
     pins = share * graph.nnz + graph.n  # of a batch: each vertex and its readers in it
-    assert MOST_TO_START / 2 < many["batches"] * pins < 1.1 * MOST_TO_START
-    assert many["theta"] > THETA
+    assert stochastic.MOST_TO_START / 2 < many["batches"] * pins < 1.1 * stochastic.MOST_TO_START
+    assert many["theta"] > stochastic.THETA
     assert settle(graph, "in", 190, 0, many) == many
     given = settle(graph, "in", 190, 0, OPEN | ALL | {"theta": 0.2, "delta": 0.1})
     assert given["theta"] == 0.2

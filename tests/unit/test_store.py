@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from command_line import as_json, refused, run
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +25,6 @@ from gcnmpi.options.config import from_table
 from gcnmpi.options.frames import Frames, frames_of
 from gcnmpi.options.task import SAMPLES, TASKS
 from gcnmpi.run.samples.reading import OwnSteps
-from partition.cli.main import cli
 from partition.errors import UserError
 from partition.graph import content, sparse_rows, store
 from partition.graph import graph as graph_module
@@ -36,17 +34,7 @@ from partition.graph.graph import Graph, of_split
 from partition.graph.metrics import measure
 from partition.graph.samples import list_samples, read_samples
 from partition.graph.sparse_rows import SparseRows, check_rows, from_dense, kept_form
-from partition.graph.store import (
-    Partition,
-    has_partition,
-    list_partitions,
-    open_graph,
-    partition_lock,
-    read_partition,
-    remove_partition,
-    write_graph,
-    write_partition,
-)
+from partition.graph.store import list_partitions, open_graph, read_partition, write_graph
 from partition.importing.assemble import attach_files
 from partition.importing.splits import RandomSplit, draw_masks
 from partition.importing.vertex_data import VertexFiles, attach
@@ -56,18 +44,12 @@ from partition.startup import PYTHON
 
 
 def full_graph(n=12):
-    rng = np.random.default_rng(0)
-    plain = random_graph(n, 40)
-    return Graph(
-        plain.indptr,
-        plain.indices,
-        weights=rng.random(plain.nnz),
-        features=rng.random((n, 3)).astype(np.float32),
-        labels=rng.integers(-1, 4, n).astype(np.int32),
-        masks={"train": np.arange(n) < 4, "test": np.arange(n) >= 8},
-        ids=np.arange(n, dtype=np.int64) * 7,
-        targets=rng.random((n, 2)).astype(np.float32),
-    )
+    rng, plain = np.random.default_rng(0), random_graph(n, 40)
+    weights, features = rng.random(plain.nnz), rng.random((n, 3)).astype(np.float32)
+    labels, ids = rng.integers(-1, 4, n).astype(np.int32), np.arange(n, dtype=np.int64) * 7
+    masks = {"train": np.arange(n) < 4, "test": np.arange(n) >= 8}
+    more = {"ids": ids, "targets": rng.random((n, 2)).astype(np.float32)}
+    return Graph(plain.indptr, plain.indices, weights, features, labels, masks, **more)
 
 
 @pytest.fixture
@@ -80,7 +62,7 @@ def folder(tmp_path):
 def partition_of(path, name="p", **changes):
     manifest = open_graph(path).manifest
     parts = np.arange(manifest.n, dtype=np.int32) % 3
-    plain = Partition(name, parts, 3, manifest.id, "rp", "random", "1", "in")
+    plain = store.Partition(name, parts, 3, manifest.id, "rp", "random", "1", "in")
     return replace(plain, **changes)
 
 
@@ -163,7 +145,8 @@ def test_numbers_that_no_graph_has_are_refused(folder, monkeypatch, at_once):
 
 
 def test_files_of_any_length_or_kind_are_refused(folder):
-    write_partition(folder, partition_of(folder, tool="\x1b[2Jx", options={"\x07": ["\x9b1m"]}))
+    texts = {"tool": "\x1b[2Jx", "options": {"\x07": ["\x9b1m"]}}
+    store.write_partition(folder, partition_of(folder, **texts))
     found = read_partition(folder, "p")  # texts do not steer terminals
     assert (found.tool, found.options) == (r"\x1b[2Jx", {r"\x07": [r"\x9b1m"]})
     for name in ("manifest.json", "partitions/p.json"):
@@ -253,7 +236,7 @@ def test_a_failure_while_writing_leaves_what_was_there(folder, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         write_graph(folder, random_graph(5, 5), source={}, overwrite=True)
     monkeypatch.setattr(os, "replace", raising(OSError(28, "No space left on device")))
-    refuses("No space left", write_partition, folder, partition_of(folder))
+    refuses("No space left", store.write_partition, folder, partition_of(folder))
     assert list((folder / "partitions").iterdir()) == []
     monkeypatch.undo()
     assert open_graph(folder).graph.n == 12
@@ -261,8 +244,8 @@ def test_a_failure_while_writing_leaves_what_was_there(folder, monkeypatch):
 
 
 def test_partitions_of_the_same_arcs_are_kept(folder):
-    before = write_partition(folder, partition_of(folder, metrics=measured(folder)))
-    write_partition(folder, partition_of(folder, "damaged"))
+    before = store.write_partition(folder, partition_of(folder, metrics=measured(folder)))
+    store.write_partition(folder, partition_of(folder, "damaged"))
     (folder / "partitions" / "damaged.npz").write_bytes(b"")
     labels = np.zeros(12, np.int32)
     train = {"train": np.arange(12) < 5}
@@ -280,15 +263,15 @@ def test_partitions_of_the_same_arcs_are_kept(folder):
 
 
 def test_a_graph_in_use_is_not_replaced_and_its_partition_not_removed(folder):
-    write_partition(folder, partition_of(folder))
+    store.write_partition(folder, partition_of(folder))
     again = {"source": {}, "overwrite": True}
-    with partition_lock(folder, "p", "gcnmpi train", exclusive=False):
+    with store.partition_lock(folder, "p", "gcnmpi train", exclusive=False):
         refuses(r"g\.graph is in use: gcnmpi train", write_graph, folder, full_graph(), **again)
-        refuses("in use: gcnmpi train p ", remove_partition, folder, "p")
-        with partition_lock(folder, "q", "gcn-partition add"):
-            lock = partition_lock(folder, "q", "gcn-partition add")
+        refuses("in use: gcnmpi train p ", store.remove_partition, folder, "p")
+        with store.partition_lock(folder, "q", "gcn-partition add"):
+            lock = store.partition_lock(folder, "q", "gcn-partition add")
             refuses("in use: gcn-partition add q ", lock.__enter__)
-    remove_partition(folder, "p")
+    store.remove_partition(folder, "p")
     write_graph(folder, full_graph(), **again)
     assert sorted(os.listdir(folder.parent)) == ["g.graph"]
     assert not [name for name in os.listdir(folder) if name.startswith(".")]
@@ -296,26 +279,27 @@ def test_a_graph_in_use_is_not_replaced_and_its_partition_not_removed(folder):
 
 def test_partitions_are_written_listed_and_removed(folder):
     made = partition_of(folder, seed=3, options={"a": 1}, metrics=measured(folder), seconds=0.5)
-    stored, found = write_partition(folder, made), read_partition(folder, "p")
+    stored, found = store.write_partition(folder, made), read_partition(folder, "p")
     np.testing.assert_array_equal(found.parts, made.parts)
     assert (found.parts.dtype, len(stored.id)) == (np.int32, 32)
     assert replace(found, parts=None) == replace(stored, parts=None)
     assert len(read_partition(folder, "p", parts=False).parts) == 0
     # The id is that of the parts.
     wide = partition_of(folder, "b-2", parts=made.parts.astype(np.int64))
-    assert write_partition(folder, wide).id == stored.id
+    assert store.write_partition(folder, wide).id == stored.id
     other = partition_of(folder, "c", parts=made.parts[::-1])
-    assert write_partition(folder, other).id != stored.id
-    refuses("has a partition 'c' already", write_partition, folder, other)
-    refuses("another graph", write_partition, folder, replace(other, name="d", graph_id="0" * 32))
-    write_partition(folder, partition_of(folder, "c", k=4), overwrite=True)
+    assert store.write_partition(folder, other).id != stored.id
+    refuses("has a partition 'c' already", store.write_partition, folder, other)
+    foreign = replace(other, name="d", graph_id="0" * 32)
+    refuses("another graph", store.write_partition, folder, foreign)
+    store.write_partition(folder, partition_of(folder, "c", k=4), overwrite=True)
     assert read_partition(folder, "c").k == 4
     assert list_partitions(folder) == ["b-2", "c", "p"]
-    remove_partition(folder, "c")
-    assert (list_partitions(folder), has_partition(folder, "c")) == (["b-2", "p"], False)
+    store.remove_partition(folder, "c")
+    assert (list_partitions(folder), store.has_partition(folder, "c")) == (["b-2", "p"], False)
     for name in ("", "../x", "a/b", ".hidden", "-k", "a b", "a" * 300):
-        refuses("is not a valid name for a partition", has_partition, folder, name)
-    refuses("unknown partition", remove_partition, folder, "c")
+        refuses("is not a valid name for a partition", store.has_partition, folder, name)
+    refuses("unknown partition", store.remove_partition, folder, "c")
     refuses("did you mean 'b-2'", read_partition, folder, "b-4")
 
 
@@ -331,7 +315,7 @@ CHANGES = [
 
 
 def test_damaged_partitions_are_refused(folder, tmp_path):
-    write_partition(folder, partition_of(folder))
+    store.write_partition(folder, partition_of(folder))
     vector, description = (folder / "partitions" / f"p.{suffix}" for suffix in ("npz", "json"))
     figures = asdict(measured(folder)["in"])
     good, facts = vector.read_bytes(), json.loads(description.read_text())
@@ -400,7 +384,7 @@ LIES = {
 
 @pytest.mark.parametrize("says", LIES)
 def test_a_check_finds_what_a_folder_lies_about(folder, says):
-    write_partition(folder, partition_of(folder, metrics=measured(folder)))
+    store.write_partition(folder, partition_of(folder, metrics=measured(folder)))
     assert [finding for finding in check_folder(folder) if finding.wrong] == []
     assert "content ids" in run("check", folder).stdout
     for tell in LIES[says]:
@@ -438,8 +422,7 @@ STORED = Path(__file__).parent / "stored"
 def test_files_of_an_earlier_version_give_the_same_numbers(version, tmp_path):
     folder = shutil.copytree(STORED / version, tmp_path / "stored")
     for graph in folder.glob("*.graph"):
-        checked = CliRunner().invoke(cli, ["check", str(graph)])
-        assert checked.exit_code == 0, checked.output
+        run("check", graph)
         for partition in graph.glob("partitions/*.json"):
             assert read_partition(graph, partition.stem).k == 2
     out = tmp_path / "found.npy"
@@ -697,18 +680,15 @@ def test_it_reads_like_the_dense_array():
     np.testing.assert_array_equal(values, dense[[15, 10, 15]][rows, expected])
 
 
-@pytest.mark.parametrize(
-    ("filled", "least", "sparse"),
-    [(0.03, 0, True), (0.2, 0, False), (0.03, 1 << 20, False), (0.0, 0, False)],
-)
-def test_what_is_kept_sparse(monkeypatch, filled, least, sparse):
-    monkeypatch.setattr(sparse_rows, "LEAST_BYTES", least)
-    dense = random_rows(filled=filled)
-    assert isinstance(kept_form(dense), SparseRows) == sparse
-    assert isinstance(kept_form(dense, "sparse"), SparseRows) == bool(filled)
-    for form in (dense, from_dense(random_rows())):
-        assert isinstance(kept_form(form, "dense"), np.ndarray)
-    assert isinstance(kept_form(from_dense(dense)), SparseRows)
+def test_what_is_kept_sparse(monkeypatch):
+    for filled, least, sparse in ((0.03, 0, 1), (0.2, 0, 0), (0.03, 1 << 20, 0), (0.0, 0, 0)):
+        monkeypatch.setattr(sparse_rows, "LEAST_BYTES", least)
+        dense = random_rows(filled=filled)
+        assert isinstance(kept_form(dense), SparseRows) == sparse
+        assert isinstance(kept_form(dense, "sparse"), SparseRows) == bool(filled)
+        for form in (dense, from_dense(random_rows())):
+            assert isinstance(kept_form(form, "dense"), np.ndarray)
+        assert isinstance(kept_form(from_dense(dense)), SparseRows)
     assert kept_form(None) is None
 
 
