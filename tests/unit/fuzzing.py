@@ -1,6 +1,6 @@
 """Every reader as a fuzzer needs it: valid files, and how to read them.
 
-What is in a container (a member of a zip, the text in a gzip) is mutated as it is inside too, and
+The content of a container (a member of a zip, the text in a gzip) is mutated inside too, and
 packed again: what a checksum refuses never reaches the parser behind it.
 """
 

@@ -1,4 +1,4 @@
-"""Figures as data, as SVG, on a page and on paper."""
+"""Figures as data, as SVG and on a page; studies of partitions."""
 
 import csv
 import doctest
@@ -172,8 +172,6 @@ def test_every_case_is_there_and_relative_to_random_rows(graphs, rows):
         ratio = row["volume"] / by_case[graph, k, "rp"]["volume"]
         assert row["relative"]["volume"] == pytest.approx(ratio)
     assert "gp.objective=vol-4" in list_partitions(graphs[0])
-    (stored,) = compare(graphs[0], ["block-2"])
-    assert stored["volume"] == by_case["a", 2, "block"]["volume"]
     refuses("time_limit=SECONDS", study, graphs[1:], [parse_recipe("auto:seed=3")], [2])
     refuses("a positive number", study, graphs[1:], [parse_recipe("hp:time_limit=soon")], [2])
 
@@ -231,6 +229,3 @@ def test_the_page_names_exchanges_and_gives_a_kind_one_colour(tmp_path):
     assert [name for name, _ in tiles] == names + names[:2]
     kinds = ["exchange of rows"] * 3 + ["mixed exchange"] * 2
     assert all(kind in note for kind, (_, note) in zip(kinds, tiles, strict=True))
-
-
-# The scripts that make the papers' tables again

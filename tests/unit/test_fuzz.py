@@ -33,7 +33,7 @@ def target_of(tmp_path_factory):
 
 
 def in_time(target, folder, file, data):
-    """What reading it ends with, soon."""
+    """Read it within the limit: a refusal, or None."""
     began = time.process_time()
     with np.errstate(all="ignore"):
         found = outcome(target, folder, file, data)

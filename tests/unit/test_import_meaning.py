@@ -146,12 +146,9 @@ def test_files_attached_to_a_folder_leave_arcs_and_partitions(place):
     assert again.manifest.class_names == ()
     assert again.manifest.data_id != stored.manifest.data_id
     # Commands that are refused change nothing.
-    for words, message in (
-        ([], "there is nothing to attach"),
-        (["--features", save("short.npy", np.ones((5, 2)))], "has 5 rows, the graph has 6"),
-        (["--features", "absent.npy"], "there is no file absent.npy"),
-    ):
-        assert message in refused("attach", "g.graph", *words)
+    words = "--features", save("short.npy", np.ones((5, 2)))
+    assert "has 5 rows, the graph has 6" in refused("attach", "g.graph", *words)
+    assert "there is nothing to attach" in refused("attach", "g.graph")
     assert "there is no graph" in refused("attach", "h.graph", "--features", "x.npy")
     assert open_graph("g.graph").manifest == again.manifest
 
@@ -365,9 +362,7 @@ REFUSED = [  # text, options, what the message says
     ("1,2\nNA,2\n", {}, "line 2: .*'NA' in column 1 is not an integer(.|\n)*leave the row out"),
     ("#a b\nb #a\n", {}, "line 1: '#a b' may be a comment or a row"),
     ("source,target\n# a,b\nb,c\n", {}, "line 2: '# a,b' may be a comment or a row"),
-    ("source,target\n#a\nb,c\n", {}, "line 2: '#a' has 1 columns"),
     ("# of all links\n\n%C3 b\nb %C3\n", {}, "line 3: '%C3 b' may be a comment or a row"),
-    ("0 1\n#a 5\n", {}, "line 2: '#a 5' .*'#a' in column 1 is not an integer"),
     ("%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", {}, "a Matrix Market file"),
 ]
 

@@ -845,11 +845,9 @@ def test_what_is_refused(tmp_path, linked):
     (short / "valid.pt").unlink()
     for name in "ab":
         (tmp_path / "many" / "split" / name).mkdir(parents=True)
-    write_numpy(tmp_path / "other.pt", {"x": np.zeros(3)})
     write_torch(tmp_path / "evil.pt", {"edge": named("os", "system")}, {})
     (tmp_path / "cut.pt").write_bytes(b"\x80\x02K\x01.")
     np.save(tmp_path / "wide.npy", np.zeros((4, 3), int))
-    np.savez(tmp_path / "train.npz", train=PAIRS["train"])
     (tmp_path / "words.csv").write_text("a,b\nc,d\n")
     for told, *words in (
         ("--seed draws pairs", "--from", split, "--seed", 1),
@@ -862,8 +860,6 @@ def test_what_is_refused(tmp_path, linked):
         ("names os.system", "--train", tmp_path / "evil.pt"),
         ("is not a file of torch", "--train", tmp_path / "cut.pt"),
         ("pairs are ids in the shape (m, 2)", "--train", tmp_path / "wide.npy"),
-        ("--from takes an .npz", "--train", tmp_path / "train.npz"),
-        ("there are no pairs of val", "--from", tmp_path / "train.npz"),
         ("vertices are 0..29, not", *(f"--{mask}={tmp_path}/words.csv" for mask in MASKS)),
     ):
         assert told in refused("pairs", linked, *words)

@@ -1,4 +1,4 @@
-"""Volume, messages and balance against a slow oracle made of Python sets."""
+"""Volume, messages, balance and covers against slow oracles made of Python sets."""
 
 import json
 from dataclasses import asdict, replace

@@ -98,15 +98,12 @@ MISTAKES = {
     f"{ADD} gp -k 2 --objective km1": "unknown objective",
     f"{ADD} gp -k 2 --set x": "not of the form OPTION=VALUE",
     f"{ADD} gp -k 2 --set seed=1": "option of its own",
-    f"{ADD} gp": "hint: --parts INTEGER: Number of parts",
-    "compare DEMO": "has no partitions",
     "remove DEMO x": "unknown partition",
     "synth sbm x.txt": "ends in .graph",
     "synth bter x.graph --like DEMO --min-degree 3": "--min-degree is of a power law",
     "synth bter x.graph -n 10 --factor 9": "hint: take more vertices",
     "imprt none.mtx x.graph": "error: No such command 'imprt'",
     f"{ADD} gp -k 2 -k 3": "error: --parts is given twice",
-    "synth rmat --shuffle x.graph --no-shuffle": "--shuffle is given twice",
     "add DEMO --model=gp -k2 --objective=vol --set=objective=cut": "give one of them",
     "add DEMO --model=rp -k2 --weigh=total=1 --weigh=total=2": "total is given twice",
     f"{ADD} metis -k 2": "hint: METIS is gp",
@@ -116,7 +113,6 @@ MISTAKES = {
     f"{ADD} block -k 2 --seed 1": "nothing is random",
     "export-model DEMO x --format metis --seed 1": "nothing is random",
     f"{ADD} gp -k 2 --imbalance 3": "0.03 for 3 percent",
-    f"{ADD} dp -k 2": "hint: known: auto, block, gp, hp, mg, rp, shp",
 }
 
 

@@ -203,7 +203,6 @@ MISTAKES = {
     GP + "--time-limit -9": "time limit = -9",
     GP + "--exchange rows": "options of --model auto",
     GP + "--weigh maxsend=1": "did you mean 'max_send'",
-    GP + "--weigh total": "not of the form NAME=WEIGHT",
     GP + "--weigh total=-1": "not negative",
 }
 

@@ -1,4 +1,4 @@
-"""Files of PyTorch Geometric, read without it and without running anything of them."""
+"""Files of PyTorch Geometric and DGL, read without them and without running anything of them."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Text formats, the choice of a format, and what all readers refuse."""
+"""Every reader of graphs but those of torch and DGL, the choice of one, and what all refuse."""
 
 import bz2
 import collections
@@ -119,9 +119,6 @@ def test_mtx_round_trip(tmp_path, data, n, weighted, symmetric):
     found = zip(ends, graph.adjacency().data, strict=True)
     assert list(found) == sorted(values.items())
     assert facts["arcs_read"] == len(pairs)
-
-
-# Edge lists
 
 
 # The choice of a format

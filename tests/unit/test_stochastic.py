@@ -89,20 +89,6 @@ def test_the_number_of_nets_and_batches():
     assert settle(graph, "in", 4, 0, OPEN | ALL | {"sampler": "neighbor"})["owners"] == "batch"
 
 
-def test_theta_left_open_bounds_what_is_drawn():
-    graph = random_graph(200, 3000)
-    few = settle(graph, "in", 4, 0, OPEN | ALL | {"theta": 0.0, "delta": 0.1})
-    assert few["theta"] == stochastic.THETA
-    many = settle(graph, "in", 190, 0, OPEN | ALL | {"theta": 0.0, "delta": 0.1})
-    share = stochastic.share_of_vertices(graph.n, many)
-    pins = share * graph.nnz + graph.n  # of a batch: each vertex and its readers in it
-    assert stochastic.MOST_TO_START / 2 < many["batches"] * pins < 1.1 * stochastic.MOST_TO_START
-    assert many["theta"] > stochastic.THETA
-    assert settle(graph, "in", 190, 0, many) == many
-    given = settle(graph, "in", 190, 0, OPEN | ALL | {"theta": 0.2, "delta": 0.1})
-    assert given["theta"] == 0.2
-
-
 MISTAKES = [
     ({"theta": -0.1}, "theta = -0.1"),
     ({"delta": 1.0}, "delta = 1"),

@@ -169,7 +169,7 @@ TABLES = (arcs, features, labels)
 
 
 def outcome(seed: int, folder: Path) -> str:
-    """What reading a table of this number ends with; an AssertionError if it is read wrongly."""
+    """A refusal, or that it is read; an AssertionError if it is read wrongly."""
     rng = random.Random(seed)
     kind = TABLES[seed % len(TABLES)]
     try:
