@@ -724,7 +724,7 @@ def test_pickles_are_not_loaded(tmp_path):
     assert not (tmp_path / "sprung").exists()
 
 
-def test_a_full_disk_is_noticed_before_anything_is_put(tmp_path, monkeypatch):
+def test_a_full_disk_is_noticed_before_anything_is_written(tmp_path, monkeypatch):
     (tmp_path / "e.txt").write_text("0 1\n1 2\n")
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10))
