@@ -28,50 +28,30 @@ def write_safetensors(path, state, change=lambda header: None, cut=0):
     path.write_bytes(whole[: len(whole) - cut])
 
 
-class _Named:
-    """An object that is pickled as a name, such as torch.FloatStorage."""
+class _Pickled:
+    """An object that is pickled as a name, such as torch.FloatStorage, or as a call or instance."""
 
-    def __init__(self, module, name):
-        self.module, self.name = module, name
-
-
-class _Call:
-    """An object that is pickled as a call."""
-
-    def __init__(self, function, *arguments):
-        self.function, self.arguments = function, arguments
-
-
-class _Instance:
-    """An object that is pickled as an instance of a class with a state."""
-
-    def __init__(self, module, name, state):
-        self.cls, self.state = _Named(module, name), state
-
-
-class _Storage:
-    def __init__(self, kind, key, count):
-        self.pid = ("storage", _Named("torch", kind), key, "cpu", count)
+    def __init__(self, kind, *parts):
+        self.kind, self.parts = kind, parts
 
 
 class _Pickler(pickle._Pickler):
     def persistent_id(self, value):
-        return value.pid if isinstance(value, _Storage) else None
+        return value.parts if isinstance(value, _Pickled) and value.kind == "storage" else None
 
     def save(self, value, save_persistent_id=True):
-        if isinstance(value, _Named):
-            self.write(pickle.GLOBAL + f"{value.module}\n{value.name}\n".encode())
-        elif isinstance(value, _Call):
-            self.save(value.function)
-            self.save(value.arguments)
-            self.write(pickle.REDUCE)
-        elif isinstance(value, _Instance):
-            self.save(value.cls)
-            self.write(pickle.EMPTY_TUPLE + pickle.NEWOBJ)
-            self.save(value.state)
-            self.write(pickle.BUILD)
-        else:
+        kind = value.kind if isinstance(value, _Pickled) else "storage"
+        if kind == "storage":
             super().save(value, save_persistent_id)
+        elif kind == "name":
+            self.write(pickle.GLOBAL + "{}\n{}\n".format(*value.parts).encode())
+        else:
+            called, given = value.parts
+            self.save(called)
+            if kind == "instance":
+                self.write(pickle.EMPTY_TUPLE + pickle.NEWOBJ)
+            self.save(given)
+            self.write(pickle.REDUCE if kind == "call" else pickle.BUILD)
 
 
 def tensor(key, array, offset=0, shape=None, strides=None, count=None):
@@ -79,24 +59,25 @@ def tensor(key, array, offset=0, shape=None, strides=None, count=None):
     shape = array.shape if shape is None else shape
     if strides is None:
         strides = tuple(s // array.itemsize for s in array.strides)
-    storage = _Storage(STORAGES[array.dtype.str], key, array.size if count is None else count)
-    rebuild = _Named("torch._utils", "_rebuild_tensor_v2")
-    return _Call(rebuild, storage, offset, shape, strides, False, OrderedDict())
+    kind, count = named("torch", STORAGES[array.dtype.str]), array.size if count is None else count
+    storage = _Pickled("storage", "storage", kind, key, "cpu", count)
+    rest = storage, offset, shape, strides, False, OrderedDict()
+    return call("torch._utils", "_rebuild_tensor_v2", *rest)
 
 
 def call(module, name, *arguments):
     """A call of anything."""
-    return _Call(_Named(module, name), *arguments)
+    return _Pickled("call", named(module, name), arguments)
 
 
 def instance(module, name, state):
     """An object of any class."""
-    return _Instance(module, name, state)
+    return _Pickled("instance", named(module, name), state)
 
 
 def named(module, name):
     """A class or a function itself."""
-    return _Named(module, name)
+    return _Pickled("name", module, name)
 
 
 def write_torch(path, content, storages, compression=zipfile.ZIP_STORED):
@@ -125,7 +106,7 @@ def write_graph(path, fields):
     state = {
         "_edge_attr_cls": named(data, "DataEdgeAttr"),
         "_store": instance(
-            storage, "GlobalStorage", {"_mapping": {**fields, **tensors}, "_parent": None}
+            storage, "GlobalStorage", {"_mapping": fields | tensors, "_parent": None}
         ),
     }
     raws = {name: array.tobytes() for name, array in arrays.items()}

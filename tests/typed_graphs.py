@@ -26,10 +26,7 @@ FEATURES = {
 
 def source_of(ends=ENDS, **more) -> TypedSource:
     """Papers, authors and venues; papers have labels."""
-    tables = [
-        RelationArcs(relation, *np.array(pairs, np.int64).reshape(-1, 2).T)
-        for relation, pairs in ends.items()
-    ]
+    tables = [RelationArcs(one, *np.array(of, int).reshape(-1, 2).T) for one, of in ends.items()]
     data = {
         "features": FEATURES,
         "labels": {"paper": np.array([0, 1, 1, -1])},

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refuses
-from small_graphs import from_arcs, make_folder, partitioned_graphs, random_graph
+from small_graphs import make_folder, partitioned_graphs, random_graph
 
 from partition.graph.graph import row_sizes
 from partition.graph.metrics import measure
 from partition.importing.synthetic import rmat, sbm
 from partition.models.graph import graph_model
-from partition.pipeline.adding import PartitionWarning, add_partition, make_parts
+from partition.pipeline.adding import add_partition, make_parts
 from partition.pipeline.balance import (
     constraint_weights,
     limits,
@@ -84,29 +84,14 @@ def test_models_balance_rows_and_entries(model):
     assert len(np.unique(parts)) == 39
 
 
-def test_training_vertices_are_balanced_and_recorded(tmp_path):
-    graph = sbm(1000, 4, degree=8, train=0.1, seed=0)
-    path = make_folder(tmp_path / "demo.graph", graph)
-    made = add_partition(path, "gp", 4, balance="nnz,rows,train", imbalance=0.05)
-    metrics = made.metrics["in"]
-    count = int(np.count_nonzero(graph.masks["train"]))
-    assert sum(metrics.train) == count
-    assert max(metrics.train) <= max(np.ceil(count / 4), 1.05 * count / 4)
-    assert made.options["balance"] == "nnz,rows,train"
-    assert "balance" not in add_partition(path, "gp", 2).options
-
-
 def test_weights():
     graph = random_graph(20, 60)
     weights = constraint_weights(graph, "out", ("rows", "nnz"))
     np.testing.assert_array_equal(weights, [np.ones(20), row_sizes(graph, "out")])
     np.testing.assert_array_equal(single_weight(weights[1:]), weights[1])
-    both = single_weight(weights)
-    assert both.sum() == pytest.approx(2 * 20 * 1000, rel=1e-3)
+    assert single_weight(weights).sum() == pytest.approx(2 * 20 * 1000, rel=1e-3)
     labelled = replace(graph, labels=np.where(np.arange(20) < 5, 0, -1).astype(np.int32))
-    (train,) = constraint_weights(labelled, "in", ("train",))
-    assert train.tolist() == [1] * 5 + [0] * 15
-    assert single_weight(train[np.newaxis]).sum() == 5
+    assert constraint_weights(labelled, "in", ("train",)).tolist() == [[1] * 5 + [0] * 15]
 
 
 def test_a_limit_is_never_below_a_vertex_or_a_whole_number_of_rows():
@@ -120,11 +105,3 @@ def test_mistakes(tmp_path):
         refuses("unknown constraint of the balance", parse_balance, text)
     path = make_folder(tmp_path / "small.graph", random_graph(40, 150))
     refuses("the graph has none", add_partition, path, "gp", 2, balance="nnz,train")
-    refuses("does not balance anything", add_partition, path, "rp", 2, balance="rows")
-
-
-def test_what_cannot_be_reached_is_told(tmp_path):
-    path = make_folder(tmp_path / "star.graph", from_arcs(12, [(i, 0) for i in range(1, 12)]))
-    with pytest.warns(PartitionWarning, match="vertex 0 alone has 12 entries"):
-        made = add_partition(path, "gp", 4, balance="nnz,rows")
-    assert max(made.metrics["in"].rows) <= 4

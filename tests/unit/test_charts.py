@@ -1,19 +1,26 @@
-"""Figures as data, as SVG, on a page and on paper."""
+"""Figures as data, as SVG and on a page; studies of partitions."""
 
+import csv
 import doctest
-import json
+import math
 import re
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
 from refusals import refuses
+from small_graphs import make_folder, random_graph
 
 from partition.charts import figures, scales
 from partition.charts.figures import Bars, HeatMap, Lines, Points, Series, binned, groups_of
 from partition.charts.page import Section, Table, as_page, legend_of, table_of
-from partition.charts.paper import check_figures, save_figures
 from partition.charts.svg import draw
+from partition.graph.store import list_partitions, open_graph, write_graph
+from partition.importing.synthetic import sbm
+from partition.pipeline.adding import add_partition
+from partition.reporting.comparison import compare, geometric_mean, metrics_of_parts
+from partition.reporting.page import comparison_figures, write_comparison
+from partition.reporting.study import Recipe, parse_recipe, study, table, write_csv
 
 EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>&"
 LABELS = "About it", "epoch", "loss"
@@ -38,25 +45,19 @@ def every_figure(text="plain"):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("module", [scales, figures], ids=lambda module: module.__name__)
-def test_examples(module):
-    failed, attempted = doctest.testmod(module)
-    assert attempted
-    assert not failed
+def test_examples():
+    for module in (scales, figures):
+        failed, attempted = doctest.testmod(module)
+        assert (failed, attempted > 0) == (0, True)
 
 
-@pytest.mark.parametrize(
-    ("least", "most"), [(0, 1), (-3, 7), (5, 5), (0, 0), (1e-7, 3e-7), (0, 1e9)]
-)
-def test_ticks_are_round_and_around_what_they_measure(least, most):
-    found = scales.ticks(least, most)
-    assert found[0] <= least <= most <= found[-1]
-    assert 2 <= len(found) <= 8
-    assert len({scales.number(tick) for tick in found}) == len(found)
-    assert found == sorted(set(found))
-
-
-def test_logarithmic_ticks():
+def test_ticks_are_round_and_around_what_they_measure():
+    for least, most in ((0, 1), (-3, 7), (5, 5), (0, 0), (1e-7, 3e-7), (0, 1e9)):
+        found = scales.ticks(least, most)
+        assert found[0] <= least <= most <= found[-1]
+        assert 2 <= len(found) <= 8
+        assert len({scales.number(tick) for tick in found}) == len(found)
+        assert found == sorted(set(found))
     for least, most in ((1, 1), (0.3, 40), (1e-6, 2), (4, 1024), (7, 8)):
         found = scales.log_ticks(least, most)
         assert found[0] <= least <= most <= found[-1]
@@ -70,10 +71,8 @@ def test_a_long_curve_is_thinned_to_its_mean_and_range():
     values[5000] = 9.0
     points = binned(range(1, 10_001), values)
     assert len(points.mean) <= figures.BINS
-    assert points.high.max() == 9.0
-    assert (points.low <= points.mean).all()
-    assert (points.mean <= points.high).all()
-    assert (points.first[0], points.last[-1]) == (1, 10_000)
+    assert ((points.low <= points.mean) & (points.mean <= points.high)).all()
+    assert (points.first[0], points.last[-1], points.high.max()) == (1, 10_000, 9.0)
     assert not len(binned([1, 2], [None, float("nan")]).mean)
     assert [len(group) for group in groups_of(300, 128)] == [3] * 100
 
@@ -87,25 +86,6 @@ def test_svg_is_xml_that_says_its_texts_and_runs_none(figure):
     assert EVIL in "".join(tree.itertext())
     numbers = re.findall(r"[-\d.e]+", " ".join(e.get("d", "") for e in tree.iter()))
     assert all(-500 < float(number) < 1000 for number in numbers)
-
-
-def test_the_tip_of_a_curve_has_its_numbers():
-    drawn = draw(Lines("k", "T", *LABELS, [curve([3.0, 2.0]), curve([1.0], "two")]))
-    tip = json.loads(ElementTree.fromstring(drawn).attrib["data-tip"])
-    assert tip["rows"] == ["one", "two"]
-    assert tip["cells"] == [[3.0, 2.0], [1.0, None]]
-    assert len(tip["places"]) == 2
-
-
-def test_cells_side_by_side_are_one_rectangle_and_darker_ones_lie_over_it():
-    values = np.array([[1.0, 1.0, 4.0], [np.nan, 4.0, 4.0]])
-    names = ["a", "b", "c"]
-    drawn = draw(HeatMap("k", "T", *LABELS, values, names[:2], names, names[:2], names))
-    cells = [e for e in ElementTree.fromstring(drawn) if e.get("class", "").startswith("q")]
-    paths = [e.get("d").count("M") for e in cells if e.tag == "path"]
-    assert paths == [2] * 10
-    widths = [re.findall(r"h([\d.]+)v", e.get("d")) for e in cells if e.tag == "path"]
-    assert float(widths[0][0]) > 2.9 * float(widths[-1][0])
 
 
 def test_a_page_is_one_file_whose_texts_are_texts():
@@ -125,28 +105,15 @@ def test_a_page_is_one_file_whose_texts_are_texts():
 
 def test_every_figure_has_its_numbers_as_a_table():
     tables = {figure.key: table_of(figure) for figure in every_figure()}
-    for table in tables.values():
-        assert table.rows
-        assert all(len(row) == len(table.head) for row in table.rows)
+    for one in tables.values():
+        assert one.rows
+        assert all(len(row) == len(one.head) for row in one.rows)
     assert tables["heat"].rows[0] == ("b", "b", 4.0)
     assert len(tables["heat"].rows) == 2  # of 0, and of what is not there, none
     assert tables["band"].head[-2:] == ["least", "most"]
     long = table_of(Lines("k", "T", *LABELS, [curve(range(1000))]))
     assert len(long.rows) < 30
     assert long.rows[-1][1] == 1000
-
-
-@pytest.mark.slow
-def test_figures_for_papers(tmp_path):
-    pytest.importorskip("matplotlib")
-    written = save_figures(every_figure("a $x$ b")[1:5:3], tmp_path / "new")
-    assert len(written) == 4
-    assert all(path.stat().st_size > 1000 for path in written)
-    assert (tmp_path / "new" / "band.pdf").read_bytes().startswith(b"%PDF")
-    assert (tmp_path / "new" / "heat.png").read_bytes().startswith(b"\x89PNG")
-    refuses("nothing to draw", save_figures, [], tmp_path)
-    (tmp_path / "file").touch()
-    refuses("cannot write", check_figures, tmp_path / "file" / "below")
 
 
 def test_axes_and_legends_say_what_is_drawn():
@@ -170,22 +137,95 @@ def test_axes_and_legends_say_what_is_drawn():
     assert "0.2" not in axes([0.6, 0.9], from_zero=False)[1]
 
 
-def test_numbers_of_a_column_have_equal_decimals_and_one_alignment():
-    rows = [["a", None, 0.97, "x"], ["b", 12, 0.9569, "y"], ["c", 7000, 1.0, "z"]]
-    page = as_page("t", "s", [Section("s", "S", tables=[Table("T", list("abcd"), rows)])], "m")
-    cells = re.findall(r"<td( class=\"number\")?[^>]*>([^<]*)</td>", page)
-    assert [text for _, text in cells[1::3]] == ["0.970", "0.957", "1.000"]
-    assert [text for _, text in cells[0::3]] == ["–", "12", "7,000"]
-    assert [bool(number) for number, _ in cells] == [True, True, False] * 3
-    assert re.findall(r'<th scope="col"( class="number")?>', page) == ["", *[NUMBER] * 2, ""]
+# Studies: recipes, the table, the CSV, the plot and the page
 
 
-NUMBER = ' class="number"'
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    write_graph(folder / "a.graph", sbm(300, 3, degree=8, seed=3), source={})
+    write_graph(folder / "b.graph", random_graph(100, 500), source={})
+    return [folder / "a.graph", folder / "b.graph"]
 
 
-def test_the_best_is_marked_within_its_scope():
-    rows = [["a", 1.0], ["b", 2.0], ["c", 9.0], ["d", 5.0], ["e", 3.0]]
-    best = {1: ["low", "low", "high", "high", "low"]}
-    table = Table("T", ["", "n"], rows, best=best, scopes=["g", "g", "h", "h", "alone"])
-    page = as_page("t", "s", [Section("s", "S", tables=[table])], "m")
-    assert re.findall(r"<b>(\d)<", page) == ["1", "9"]
+@pytest.fixture(scope="module")
+def rows(graphs):
+    recipes = [parse_recipe(text) for text in ("block+refined", "block", "gp:objective=vol")]
+    return study(graphs, recipes, [2, 4])
+
+
+def test_recipes():
+    text = "gp:objective=vol+refined"
+    assert parse_recipe(text) == Recipe(text, "gp", {"objective": "vol"}, True)
+    assert parse_recipe("auto:time_limit=9").options == {"time_limit": "9"}
+    refuses("given twice", parse_recipe, "gp:objective=vol,objective=cut")
+    for text in ("", "gp:", "gp:objective", "gp:objective=", "+refined", "g p"):
+        refuses("is not a recipe", parse_recipe, text)
+
+
+def test_every_case_is_there_and_relative_to_random_rows(graphs, rows):
+    assert len(rows) == 2 * 2 * 4
+    labels = ["rp", "block+refined", "block", "gp:objective=vol"]
+    assert [row["label"] for row in rows[:4]] == labels
+    by_case = {(row["graph"], row["k"], row["label"]): row for row in rows}
+    for (graph, k, _), row in by_case.items():
+        ratio = row["volume"] / by_case[graph, k, "rp"]["volume"]
+        assert row["relative"]["volume"] == pytest.approx(ratio)
+    assert "gp.objective=vol-4" in list_partitions(graphs[0])
+    refuses("time_limit=SECONDS", study, graphs[1:], [parse_recipe("auto:seed=3")], [2])
+    refuses("a positive number", study, graphs[1:], [parse_recipe("hp:time_limit=soon")], [2])
+
+
+def test_partitions_that_are_there_are_not_made_again(graphs, rows):
+    lines, block = [], [Recipe("block", "block")]
+    again = study(graphs, block, [2, 4], report=lines.append)
+    volumes = [[r["volume"] for r in of if r["label"] == "block"] for of in (again, rows)]
+    assert (lines, volumes[0]) == ([], volumes[1])
+    add_partition(graphs[0], "gp", 2, imbalance=0.5, name="gp-2")
+    refuses("made with imbalance", study, graphs[:1], [Recipe("gp", "gp")], [2])
+
+
+def test_the_table_and_the_csv(rows, tmp_path):
+    lines = [[c.strip() for c in line.strip("|").split("|")] for line in table(rows).splitlines()]
+    assert lines[0][:5] == ["graph", "k", "model", "volume avg", "volume max"]
+    # 4 cases of 3 models and 2 ratios, 3 means and 2 ratios of means.
+    assert len(lines) == 2 + 4 * (3 + 2) + 3 + 2
+    mine = [row for row in rows if row["label"] == "block"]
+    mean = math.prod(row["relative"]["max_send"] for row in mine) ** 0.25
+    (line,) = [cells for cells in lines if cells[:3] == ["mean", "", "block"]]
+    assert float(line[4]) == pytest.approx(mean, abs=0.0051)
+    assert any(cells[2] == "block+refined / block" for cells in lines)
+    assert geometric_mean([1, 4, None]) == pytest.approx(2)
+    assert (geometric_mean([0, 4]), geometric_mean([None])) == (0, None)
+    write_csv(rows, tmp_path / "c.csv")
+    with open(tmp_path / "c.csv", newline="") as file:
+        written = list(csv.DictReader(file))
+    assert len(written) == len(rows)
+    assert (written[1]["label"], int(written[1]["volume"])) == ("block+refined", rows[1]["volume"])
+    assert float(written[1]["relative_max_send"]) == rows[1]["relative"]["max_send"]
+
+
+def test_the_page_names_exchanges_and_gives_a_kind_one_colour(tmp_path):
+    path = make_folder(tmp_path / "g.graph", sbm(60, 3, degree=5, features=2, seed=0))
+    for k, models in ((2, ("block", "rp")), (3, ("rp", "block"))):
+        for model in models:
+            add_partition(path, model, k)
+    rows = compare(path)
+    parts = metrics_of_parts(path, rows)
+    found = {figure.key: figure for figure in comparison_figures(rows, parts)}
+    colours = {one.name: one.colour for one in found["sweep-volume"].series}
+    assert len(set(colours.values())) == 2
+    for k in (2, 3):
+        bars, curves = found[f"k{k}-volume"], found[f"k{k}-sends"].series
+        assert list(bars.columns) == [one.name for one in curves]
+        assert list(bars.own_colours) == [one.colour for one in curves]
+        assert {name: colours[name.rpartition("-")[0]] for name in bars.columns} == dict(
+            zip(bars.columns, bars.own_colours, strict=True)
+        )
+    write_comparison(tmp_path / "p.html", open_graph(path).manifest, rows, parts)
+    page = (tmp_path / "p.html").read_text()
+    tiles = re.findall(r'<dt>least ([a-z ]+), k = 3</dt>.*?small">([^<]+)<', page)
+    names = ["volume", "busiest part", "imbalance"]
+    assert [name for name, _ in tiles] == names + names[:2]
+    kinds = ["exchange of rows"] * 3 + ["mixed exchange"] * 2
+    assert all(kind in note for kind, (_, note) in zip(kinds, tiles, strict=True))

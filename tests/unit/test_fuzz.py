@@ -32,58 +32,55 @@ def target_of(tmp_path_factory):
     return made.__getitem__  # not the files themselves, which a failure would print
 
 
+def in_time(target, folder, file, data):
+    """Read it within the limit: a refusal, or None."""
+    began = time.process_time()
+    with np.errstate(all="ignore"):
+        found = outcome(target, folder, file, data)
+    assert time.process_time() - began < SECONDS
+    return found
+
+
 @pytest.mark.parametrize("name", NAMES)
-@settings(
-    max_examples=25, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=25, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32))
 def test_damaged_files_are_read_or_refused(target_of, tmp_path, name, seed):
     target, rng = target_of(name), random.Random(seed)
     file, valid, pack = rng.choice(target.seeds)
     data = pack(mutated(valid, rng))
-
-    def read():
-        began = time.process_time()
-        with np.errstate(all="ignore"):
-            outcome(target, tmp_path / "damaged", file, data)
-        assert time.process_time() - began < SECONDS
-
-    assert takes_less_than(MEMORY + 10 * len(data), read)
+    limit = MEMORY + 10 * len(data)
+    assert takes_less_than(limit, lambda: in_time(target, tmp_path / "damaged", file, data))
 
 
 @pytest.mark.parametrize("name", PICKLES)
 def test_hostile_programs_of_pickles_are_read_or_refused(target_of, tmp_path, name):
     """Changed by instructions, not by bytes: nested by reference, called, announced."""
-    target, rng = target_of(name), random.Random(name)
+    target, rng, found = target_of(name), random.Random(name), []
     seeds = [seed for seed in target.seeds if seed[1].startswith(b"\x80")]
-    read = 0
 
     def every():
-        nonlocal read
         for _ in range(40):
             file, valid, pack = rng.choice(seeds)
             data = pack(reprogrammed(valid, rng))
-            began = time.process_time()
-            read += outcome(target, tmp_path / "damaged", file, data) is None
-            assert time.process_time() - began < SECONDS
+            found.append(in_time(target, tmp_path / "damaged", file, data))
 
-    with np.errstate(all="ignore"):
-        assert takes_less_than(16 * MEMORY, every)
-    assert read  # not everything is refused at once: those programs run to their end
+    assert takes_less_than(16 * MEMORY, every)
+    assert None in found  # not everything is refused at once: those programs run to their end
 
 
 SHAPES = ["(10**13,)", "(1000000000000,)", "(4, 99999999999)", "(-1,)", "(True,)"]
 SHAPES += ["(" * 90 + ")" * 90]
-HEADER = "{{'descr': '<f4', 'fortran_order': False, 'shape': {}, }}"
 
 
 @pytest.mark.parametrize("name", ["vertex data", "graph folder", "npz", "weights"])
 def test_a_header_allocates_nothing_on_its_word(target_of, tmp_path, name):
     target = target_of(name)
     seeds = [(f, pack) for f, data, pack in target.seeds if data.startswith(b"\x93NUMPY")]
+    seeds = [(f, pack) for f, pack in seeds if "partitions" not in f]
     assert seeds
     for shape in SHAPES:
-        header = HEADER.format(shape).encode().ljust(117) + b"\n"
+        header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".encode()
+        header = header.ljust(117) + b"\n"
         array = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(64)
         for file, data in [(file, pack(array)) for file, pack in seeds]:
 

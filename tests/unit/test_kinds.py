@@ -20,6 +20,7 @@ class Case:
 
     def __init__(self, random, size, dtype):
         rows, count, self.inner, self.width, self.blocks = size
+        self.block = self.inner // self.blocks, self.width // self.blocks
         self.kinds = random.integers(0, max(1, count - 1), rows)
         self.kinds[: rows // 2] = min(1, count - 1)
         random.shuffle(self.kinds)
@@ -35,10 +36,6 @@ class Case:
             rows = slice(kind * self.inner + b * i, kind * self.inner + (b + 1) * i)
             found[b * i : (b + 1) * i, b * o : (b + 1) * o] = weights[rows]
         return found
-
-    @property
-    def block(self):
-        return self.inner // self.blocks, self.width // self.blocks
 
     def product(self, kernel, x, weights, out):
         kinds = kinds_of(self.kinds, self.count, kernel.resident)
@@ -57,9 +54,7 @@ def results_of(case, kernel):
 
 @of_sizes
 @pytest.mark.parametrize("at_once", [1 << 20, 16])  # rows of a kind that are brought together
-def test_rows_are_multiplied_with_the_weight_of_their_kind(
-    kernel, random, monkeypatch, size, at_once
-):
+def test_rows_times_the_weight_of_their_kind(kernel, random, monkeypatch, size, at_once):
     monkeypatch.setattr("gcnmpi.kernels.kinds.AT_ONCE", at_once)
     case = Case(random, size, kernel.dtype)
     whole = [case.whole(kind, case.weights) for kind in case.kinds]

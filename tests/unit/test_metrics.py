@@ -1,4 +1,4 @@
-"""Volume, messages and balance against a slow oracle made of Python sets."""
+"""Volume, messages, balance and covers against slow oracles made of Python sets."""
 
 import json
 from dataclasses import asdict, replace
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from refusals import refuses
 from small_graphs import from_arcs, partitioned_graphs
 
+from partition.graph import cover
 from partition.graph import graph as graph_module
 from partition.graph.aggregation import aggregation_matrix
 from partition.graph.cover import summed_entries
@@ -41,13 +42,11 @@ def oracle(graph, parts, k, direction):
     )
 
 
+WAYS = st.sampled_from(["in", "out"])
+
+
 @settings(max_examples=200)
-@given(
-    partitioned_graphs(),
-    st.sampled_from(["in", "out"]),
-    st.integers(1, 50),
-    st.sampled_from([0, 1, 1000]),
-)
+@given(partitioned_graphs(), WAYS, st.integers(1, 50), st.sampled_from([0, 1, 1000]))
 def test_measure_equals_the_definition(case, direction, limit, sparse):
     graph, parts, k = case
     with pytest.MonkeyPatch.context() as patch:  # chunks of any size give the same figures
@@ -103,40 +102,11 @@ def test_the_mixed_exchange_equals_the_definition(case, direction, limit):
     assert (mixed.send_rows, mixed.recv_rows) == (other.recv_rows, other.send_rows)
 
 
-@settings(max_examples=60)
-@given(
-    st.lists(st.tuples(*3 * [st.integers(0, 5)]), max_size=40),
-    st.integers(1, 4),
-    st.sampled_from(["in", "out"]),
-    st.integers(0, 9),
-)
-def test_means_by_relation_have_a_row_for_each_relation(arcs, k, direction, seed):
-    """Six relations; parallel arcs of one relation are one entry."""
-    parts = np.random.default_rng(seed).integers(0, k, 6)
-    source, target, relation = np.array(sorted(arcs), np.int64).reshape(-1, 3).T
-    indptr = np.searchsorted(source, np.arange(7))
-    graph = Graph(
-        indptr, target, parallel=True, arc_type=relation.astype(np.uint8), relations=tuple("abcdef")
-    )
-    ends = (target, source) if direction == "in" else (source, target)
-    entries = np.array(sorted({*zip(*ends, relation, strict=True)}), np.int64).reshape(-1, 3)
-    i, j, r = entries.T
-    found = measure_mixed(graph, parts, k, direction, by_relation=True)
-    assert found == mixed_costs(6 * i + r, j, parts[i], parts, k, direction)
-
-
 def test_a_hub_with_sources_and_targets():
-    # 0, 1, 2 → 6 → 3, 4, 5: whatever the direction, one sum and one row do.
+    # 0, 1, 2 → 6 → 3, 4, 5: part 0 adds up for the hub its three rows, the hub's part adds the sum.
     graph = from_arcs(7, [(0, 6), (1, 6), (2, 6), (6, 3), (6, 4), (6, 5)])
-    parts = np.array([0, 0, 0, 1, 1, 1, 2])
-    for direction in ("in", "out"):
-        assert measure(graph, parts, 3, direction).volume == 4
-        mixed = measure_mixed(graph, parts, 3, direction)
-        assert mixed.summary()["volume"] == 2
-        assert mixed.summary()["sums"] == 1
-        assert mixed.messages == 2
-    # "in": part 0 adds up for the hub its three rows; the hub's part adds the sum.
-    mixed = measure_mixed(graph, parts, 3, "in")
+    mixed = measure_mixed(graph, np.array([0, 0, 0, 1, 1, 1, 2]), 3, "in")
+    assert (mixed.summary()["volume"], mixed.summary()["sums"], mixed.messages) == (2, 1, 2)
     assert (mixed.nnz, mixed.recv_sums, mixed.work) == ([6, 6, 1], [0, 0, 1], [6, 6, 2])
     assert mixed.imbalance == pytest.approx(6 * 3 / 14 - 1)
 
@@ -149,21 +119,92 @@ def test_summary_and_json():
     assert Metrics(**json.loads(json.dumps(asdict(metrics), default=to_json))) == metrics
     empty = Graph(np.zeros(1, np.int64), np.empty(0, np.int32))
     assert measure(empty, np.empty(0, np.int32), 2).imbalance == 0
-    for parts, told in (
-        ([0, 0], "4 vertices"),
-        ([0, 1, 2, 0], "outside"),
-        ([0, -1, 0, 0], "outside"),
-    ):
+    for parts, told in (([0, 0], "4 vertices"), ([0, 1, 2, 0], "out"), ([0, -1, 0, 0], "out")):
         refuses(told, measure, graph, np.array(parts), 2, error=ValueError)
 
 
 def test_training_vertices_are_counted():
-    graph = from_arcs(5, [(0, 1), (1, 2)])
-    parts = np.array([0, 0, 1, 1, 1])
+    graph, parts = from_arcs(5, [(0, 1), (1, 2)]), np.array([0, 0, 1, 1, 1])
     assert measure(graph, parts, 2).train is None
-    assert "train_imbalance" not in measure(graph, parts, 2).summary()
     labelled = replace(graph, labels=np.array([0, 1, -1, 0, 0], np.int32))
     assert measure(labelled, parts, 2).train == [2, 2]
     masked = replace(labelled, masks={"train": np.array([True, True, False, True, False])})
     assert measure(masked, parts, 2).train == [2, 1]
     assert measure(masked, parts, 2).summary()["train_imbalance"] == pytest.approx(1 / 3)
+
+
+# The cover behind the mixed exchange, against all covers of small graphs
+
+FEW = 11  # vertices of a pair; it has 2^FEW subsets
+
+
+@st.composite
+def entries(draw):
+    """(rows, columns, row parts, column parts): entries of M, each once, in any order."""
+    n = draw(st.integers(1, 12))
+    parts = np.array(draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)))
+    vertex = st.integers(0, n - 1)
+    pairs = draw(st.lists(st.tuples(vertex, vertex), max_size=40, unique=True))
+    if draw(st.booleans()):  # a hub
+        hub = draw(vertex)
+        pairs = list(dict.fromkeys([*pairs, *((hub, j) for j in range(n))]))
+    row, column = np.array(pairs, np.int64).reshape(-1, 2).T
+    return row, column, parts[row], parts[column]
+
+
+def by_pair(case, summed):
+    """The entries of each ordered pair of parts, and which of them sums serve."""
+    pairs = {}
+    for i, j, r, s, mark in zip(*case, summed, strict=True):
+        if r != s:
+            pairs.setdefault((int(s), int(r)), []).append((int(i), int(j), bool(mark)))
+    return pairs
+
+
+def minimum_covers(edges):
+    """All minimum vertex covers, as sets of ("row", i) and ("column", j), by brute force."""
+    edges = [(("row", i), ("column", j)) for i, j in edges]
+    names = sorted({name for edge in edges for name in edge})
+    subsets = np.arange(2 ** len(names))
+    covers = np.ones(len(subsets), bool)
+    for i, j in edges:
+        covers &= (subsets >> names.index(i) | subsets >> names.index(j)) & 1 > 0
+    sizes = (subsets[:, np.newaxis] >> np.arange(len(names)) & 1).sum(axis=1)
+    least = np.flatnonzero(covers & (sizes == sizes[covers].min()))
+    return [{name for place, name in enumerate(names) if subset >> place & 1} for subset in least]
+
+
+@settings(max_examples=100)
+@given(entries())
+def test_the_cover_is_the_smallest_and_of_those_the_one_of_most_rows(case):
+    summed = summed_entries(*case)
+    assert not summed[case[2] == case[3]].any()
+    for pair in by_pair(case, summed).values():
+        edges = [(i, j) for i, j, _ in pair]
+        if len({i for i, _ in edges}) + len({j for _, j in edges}) > FEW:
+            continue
+        sent = {("row", i) for i, _, mark in pair if mark}
+        sent |= {("column", j) for _, j, mark in pair if not mark}
+        covers = minimum_covers(edges)
+        assert sent in covers
+        columns = [{name for name in cover if name[0] == "column"} for cover in covers]
+        most = max(map(len, columns))
+        assert sum(len(names) == most for names in columns) == 1
+        assert {name for name in sent if name[0] == "column"} == max(columns, key=len)
+
+
+@settings(max_examples=50)
+@given(entries(), st.randoms(use_true_random=False), st.sampled_from([0, 32, 10**9]))
+def test_order_numbering_and_other_pairs_do_not_matter(case, random, sparse):
+    summed = summed_entries(*case)
+    order = np.array(random.sample(range(len(summed)), len(summed)), np.int64)
+    names, parts = np.array(random.sample(range(1000), 12)), np.array(random.sample(range(9), 4))
+    row, column, receiver, sender = (array[order] for array in case)
+    with pytest.MonkeyPatch.context() as patch:  # whether keys are sorted or marked
+        patch.setattr(cover, "SPARSE", sparse)
+        again = summed_entries(names[row], names[column], parts[receiver], parts[sender])
+    np.testing.assert_array_equal(again, summed[order])
+    for part in range(4):  # what one rank knows: the pairs that it is one end of
+        mine = (case[2] == part) | (case[3] == part)
+        alone = summed_entries(*(array[mine].astype(np.int32) for array in case))
+        np.testing.assert_array_equal(alone, summed[mine])

@@ -1,16 +1,35 @@
-"""The models against the matrix they describe."""
+"""Models and matrices of graphs, the memory that they take, and made-up graphs."""
+
+import inspect
+import math
 
 import numpy as np
+import pytest
+from command_line import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_graphs import from_arcs, partitioned_graphs
+from refusals import refuses
+from small_graphs import from_arcs, make_folder, partitioned_graphs
 
-from partition.graph.aggregation import aggregation_matrix
+from partition import resident
+from partition.graph import columns as columns_module
+from partition.graph import graph as graph_module
+from partition.graph import mixed_metrics
+from partition.graph.aggregation import aggregation_matrix, normalised, row_sums
+from partition.graph.columns import column_pieces
+from partition.graph.content import content_id
+from partition.graph.graph import DIRECTIONS, Graph, arcs, symmetry
 from partition.graph.metrics import measure
-from partition.graph.mixed_metrics import measure_mixed
+from partition.graph.mixed_metrics import measure_mixed, measure_mixed_both
+from partition.graph.store import read_partition, write_graph
+from partition.importing.bter import bter, power_law, profile_of, resized
+from partition.importing.synthetic import rmat, sbm
 from partition.models.graph import graph_model, row_model
 from partition.models.hypergraph import hypergraph_model, without_large_nets
 from partition.models.medium_grain import medium_grain_model
+from partition.pipeline import memory
+from partition.pipeline.memory import within
+from partition.refinement.objective import OBJECTIVES, Objective
 
 directions = st.sampled_from(["in", "out"])
 
@@ -86,3 +105,319 @@ def test_large_nets_are_left_out():
     assert fewer.weights is model.weights
     assert without_large_nets(fewer, 1).owners.tolist() == [2, 3, 4]
     assert without_large_nets(model, 4) is model
+
+
+# The aggregation matrix against dense matrices written down entry by entry
+
+
+def weighted(graph, weights):
+    return Graph(graph.indptr, graph.indices, np.asarray(weights, np.float64))
+
+
+def brute_force(n, entries, direction, self_loops, normalize):
+    """M as a dense matrix and its pattern, by the words of its definition."""
+    matrix, pattern = np.zeros((n, n)), np.zeros((n, n), dtype=bool)
+    for (source, target), weight in entries.items():
+        place = (target, source) if direction == "in" else (source, target)
+        matrix[place], pattern[place] = weight, True
+    if self_loops:
+        for i in range(n):
+            if not pattern[i, i]:
+                matrix[i, i], pattern[i, i] = 1, True
+    degree = matrix.sum(axis=1)
+    for i in range(n):
+        for j in range(n):
+            if normalize == "row":
+                matrix[i, j] *= 1 / degree[i] if degree[i] else 0
+            elif normalize == "sym":
+                product = degree[i] * degree[j]
+                matrix[i, j] *= 1 / np.sqrt(product) if product else 0
+    return matrix, pattern
+
+
+@st.composite
+def weighted_graphs(draw):
+    n = draw(st.integers(1, 7))
+    vertex = st.integers(0, n - 1)
+    weight = st.sampled_from([0.0, 0.5, 1.0, 3.0])
+    return n, draw(st.dictionaries(st.tuples(vertex, vertex), weight, max_size=20))
+
+
+@settings(max_examples=300)
+@given(weighted_graphs(), directions, st.booleans(), st.sampled_from(["sym", "row", "none"]))
+def test_aggregation_matrix(case, direction, self_loops, normalize):
+    n, entries = case
+    graph = weighted(from_arcs(n, entries), [entries[key] for key in sorted(entries)])
+    matrix = aggregation_matrix(graph, direction, self_loops, normalize)
+    expected, pattern = brute_force(n, entries, direction, self_loops, normalize)
+    np.testing.assert_allclose(matrix.toarray(), expected, rtol=1e-14, atol=0)
+    # Stored zeros stay stored: they are rows that travel.
+    stored = np.zeros((n, n), dtype=bool)
+    stored[np.repeat(np.arange(n), np.diff(matrix.indptr)), matrix.indices] = True
+    np.testing.assert_array_equal(stored, pattern)
+    assert matrix.dtype == np.float64
+    assert matrix.has_sorted_indices
+
+
+def test_negative_row_sums_need_another_normalisation():
+    graph = weighted(from_arcs(2, [(0, 1)]), [-4.0])
+    refuses(r"graph\.normalize = 'sym'", aggregation_matrix, graph)
+    assert aggregation_matrix(graph, normalize="row").toarray()[1].tolist() == [4 / 3, -1 / 3]
+    one = np.ones(1)
+    for degrees in ((-one, one), (one, -one)):  # of the row, of the column
+        refuses("'sym'", normalised, one, *degrees, "sym")
+
+
+EXTREME = st.sampled_from([1e-300, 1e300, 0.1])
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.floats(-1e3, 1e3) | EXTREME), max_size=30),
+    st.randoms(use_true_random=False),
+)
+def test_row_sums_do_not_depend_on_the_order_of_the_entries(entries, random):
+    def sums():
+        rows = np.array([row for row, _ in entries], np.int32)
+        return row_sums(rows, np.array([weight for _, weight in entries], np.float64), 5)
+
+    found = sums()
+    random.shuffle(entries)
+    assert sums().tobytes() == found.tobytes()
+    for row in range(5):
+        mine = [weight for i, weight in entries if i == row]
+        allowed = len(mine) * 2.0**-52 * math.fsum(map(abs, mine))
+        assert abs(found[row] - math.fsum(mine)) <= allowed
+        assert len(mine) != 1 or found[row] == mine[0]
+
+
+# Partitions within a limit of memory
+
+
+@settings(max_examples=60)
+@given(partitioned_graphs())
+def test_columns_with_many_entries_are_left_out_of_the_graph(case):
+    graph, _, _ = case
+    for direction in DIRECTIONS:
+        matrix = aggregation_matrix(graph, direction, normalize="none").toarray() != 0
+        for most in (1, 2, 3):
+            kept = matrix & (matrix.sum(axis=0) <= most)
+            kept |= kept.T
+            np.fill_diagonal(kept, False)
+            model = graph_model(graph, direction, max_net=most)
+            assert np.diff(model.indptr).tolist() == kept.sum(axis=1).tolist()
+            np.testing.assert_array_equal(model.indices, np.nonzero(kept)[1])
+            assert model.weights.tolist() == matrix.sum(axis=1).tolist(), "rows weigh what they did"
+    refuses("max_net = -1", graph_model, graph, max_net=-1)
+
+
+def test_measuring_in_pieces(monkeypatch):
+    graph, k = rmat(9, 6000, seed=3), 5
+    parts = np.random.default_rng(0).integers(0, k, graph.n).astype(np.int32)
+    parts[parts == 3] = 2  # an empty part
+    whole = [measure(graph, parts, k, "out"), *measure_mixed_both(graph, parts, k).values()]
+    nets = hypergraph_model(graph, "out")
+    monkeypatch.setattr(mixed_metrics, "AT_ONCE", 20)
+    monkeypatch.setattr(columns_module, "PIECE", 50)
+    monkeypatch.setattr(graph_module, "READ", 64)
+    monkeypatch.setattr(column_pieces, "__defaults__", ("in", 50))
+    again = [measure(graph, parts, k, "out"), *measure_mixed_both(graph, parts, k).values()]
+    assert again == whole
+    np.testing.assert_array_equal(hypergraph_model(graph, "out").pins, nets.pins)
+
+
+GIB = 1 << 30
+V1, V2 = "sys/fs/cgroup/memory", "sys/fs/cgroup"
+STAT = "inactive_file 1\ntotal_inactive_file 70\ntotal_active_file 30\n"
+NOTHING = "total_inactive_file 0\ntotal_active_file 0\n"
+GROUPS = {  # what the system's files say → limits, and how much of them is taken
+    "version 2": ({
+        "proc/self/cgroup": "0::/a/b\n", f"{V2}/a/b/memory.max": "max",
+        f"{V2}/a/b/memory.current": "5", f"{V2}/a/b/memory.stat": "",
+        f"{V2}/a/memory.max": f"{2 * GIB}", f"{V2}/a/memory.current": f"{GIB}",
+        f"{V2}/a/memory.stat": "inactive_file 7\nactive_file 3\nanon 1\n",
+    }, [(2 * GIB, GIB - 10)]),
+    "version 1": ({
+        "proc/self/cgroup": "9:cpu,cpuacct:/x\n8:memory:/a/b\n0::/\n",
+        f"{V1}/a/b/memory.limit_in_bytes": f"{GIB}", f"{V1}/a/b/memory.usage_in_bytes": "500",
+        f"{V1}/a/b/memory.stat": STAT, f"{V1}/a/memory.limit_in_bytes": f"{GIB // 2}",
+        f"{V1}/a/memory.usage_in_bytes": "900", f"{V1}/a/memory.stat": NOTHING,
+    }, [(GIB, 400), (GIB // 2, 900)]),
+    "none": ({"proc/self/cgroup": "8:cpu:/a\n0::/\n"}, []),
+}  # fmt: skip
+
+
+def test_limits_of_control_groups_of_both_versions(tmp_path):
+    for case, (files, limits) in GROUPS.items():
+        assert list(resident.group_limits(system(tmp_path / case, files))) == limits
+    own = {"proc/self/cgroup": "0::/a/b\n", f"{V2}/a/b/cpu.max": "max 100000"}
+    root = system(tmp_path / "cpu", own | {f"{V2}/a/cpu.max": "150000 100000"})
+    assert list(resident.core_quotas(root).values()) == [1.5]
+
+
+def system(root, files):
+    """A folder with files in the places of those of the system."""
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The folder of a graph with hubs."""
+    path = tmp_path_factory.mktemp("memory") / "g.graph"
+    return make_folder(path, rmat(15, 700_000, seed=1), direction="out")
+
+
+def test_what_fits_is_chosen():
+    graph = rmat(12, 60_000, seed=2)
+    free = within(graph, "gp", 8, 1e12)
+    assert (free.tool, free.options["max_net"]) == ("metis", 0)
+    fixed = within(graph, "gp", 8, 1e12, tool="metis", options={"max_net": 100})
+    assert fixed.peak < free.peak
+    assert within(graph, "gp", 8, fixed.peak, tool="metis").options["max_net"] == 100
+    less = within(graph, "gp", 8, free.peak - 1, tool="metis")
+    assert less.options["max_net"] in memory.NETS
+    assert less.peak < free.peak
+    caught = refuses(r"too little: --model gp takes 0.\d\d GB", within, graph, "gp", 8, 1e8)
+    assert "give --memory 0." in str(caught)
+    least = within(graph, "gp", 8, 1e12, tool="metis", options={"max_net": 30})
+    refuses("leave --refine out", within, graph, "gp", 8, least.peak, refine=Objective())
+    refuses("not known how much --model mg takes", within, graph, "mg", 8, 1e12)
+    refuses("a mixed exchange, takes", within, graph, "gp", 8, 1e12, refine=OBJECTIVES["mixed"])
+
+
+def test_the_limit_on_the_command_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_graph("g.graph", rmat(10, 9000, seed=2), source={})
+    add = ("add", "g.graph", "-k", 4, "--model")
+    run(*add, "gp", "--name", "free")
+    capped = run(*add, "gp", "--name", "capped", "--memory", "8GB")
+    assert "GB at most: model" in capped.stderr
+    free, capped = (read_partition("g.graph", name) for name in ("free", "capped"))
+    np.testing.assert_array_equal(free.parts, capped.parts)
+    assert (free.options, free.tool) == (capped.options, capped.tool)
+    for model, size, told in (("gp", "50MB", "too little"), ("auto", "8GB", "auto takes")):
+        assert told in run(*add, model, "--memory", size, code=2).stderr
+
+
+# Generators: determinism, and the properties they are made for
+
+
+def test_sbm_has_the_properties_asked_for():
+    graph = sbm(6000, 5, degree=12, intra=0.7, features=9, seed=3, train=0.2, val=0.3)
+    assert symmetry(graph) == (True, True)
+    source, target = arcs(graph), graph.indices
+    assert (source != target).all()
+    assert graph.nnz / graph.n == pytest.approx(12, rel=0.01)
+    assert (graph.labels[source] == graph.labels[target]).mean() == pytest.approx(0.7, abs=0.01)
+    assert np.bincount(graph.labels).tolist() == [1200] * 5
+    assert (graph.features.shape, graph.features.dtype) == ((6000, 9), np.float32)
+    masks = [graph.masks[name] for name in ("train", "val", "test")]
+    assert [int(mask.sum()) for mask in masks] == [1200, 1800, 3000]
+    assert (np.sum(masks, axis=0) == 1).all()
+    # Each class has its neighbours in every other class, not only in the next.
+    pairs = np.zeros((5, 5))
+    np.add.at(pairs, (graph.labels[source], graph.labels[target]), 1)
+    off = pairs[~np.eye(5, dtype=bool)]
+    assert off.min() > 0.8 * off.mean()
+
+
+def test_generators_are_functions_of_their_seed():
+    for make in (
+        lambda seed: sbm(500, 3, seed=seed),
+        lambda seed: rmat(9, 3000, seed=seed, features=4, classes=3),
+        lambda seed: bter(power_law(400), seed=seed, features=4, classes=3),
+    ):
+        first, again, other = make(1), make(1), make(2)
+        assert content_id(first) == content_id(again) != content_id(other)
+        assert (first.features == again.features).all()
+        assert (first.labels == again.labels).all()
+        assert (first.features != other.features).any()
+
+
+def test_rmat_follows_its_probabilities():
+    graph = rmat(12, 100_000, a=0.5, b=0.25, c=0.15, shuffle=False, seed=2)
+    upper, left = arcs(graph) < 2048, graph.indices < 2048
+    # Merged copies and dropped loops shift the shares a little.
+    for quadrant, share in ((upper & left, 0.5), (upper & ~left, 0.25), (~upper & left, 0.15)):
+        assert quadrant.mean() == pytest.approx(share, abs=0.05)
+    assert rmat(4, 500, a=0, b=1, c=0, shuffle=False).indices.tolist() == [15]
+    shuffled = np.diff(rmat(14, 200_000).indptr)
+    assert shuffled.max() > 30 * shuffled.mean()
+    assert shuffled[: 1 << 13].sum() / shuffled.sum() == pytest.approx(0.5, abs=0.1)
+    assert [symmetry(rmat(9, 3000, undirected=both))[0] for both in (False, True)] == [False, True]
+
+
+NAN = float("nan")
+BAD = [
+    (sbm, (9, 2), {"degree": [-1, NAN], "intra": [1.5, -0.1], "noise": [-1], "features": [0]}),
+    (sbm, (9, 2), {"seed": [-1], "n": [10**12, 0], "train": [1.1, -0.1], "val": [1.0, -0.1]}),
+    (sbm, (9,), {"classes": [0, 10, 10**12, [[1, 2]], [1, -1], [1, 1e-9]]}),
+    (rmat, (3, 5), {"scale": [-1, 40], "arcs": [-5, 10**13], "a": [1.1, -0.1], "features": [0]}),
+    (rmat, (3, 5), {"classes": [-1], "seed": [2**64]}),
+    (power_law, (9,), {"n": [-1], "exponent": [-1], "min_degree": [9], "max_degree": [9, 0]}),
+    (power_law, (9,), {"clustering": [1.1], "decay": [-1]}),
+    (resized, (power_law(9),), {"factor": [0, 1e12], "vertices": [-1]}),
+    (resized, (power_law(0, min_degree=0),), {"vertices": [5]}),
+    (bter, (power_law(9),), {"features": [0], "classes": [0], "seed": [-1]}),
+    (bter, (), {"profile": [resized(power_law(9), factor=5)]}),
+]
+
+
+def test_arguments_out_of_range():
+    for make, usual, wrong in BAD:
+        names = [*inspect.signature(make).parameters]
+        for name, values in wrong.items():
+            for value in values:
+                given = dict(zip(names, usual, strict=False)) | {name: value}
+                refuses(".", make, **given)
+
+
+def clustering(graph):
+    """The clustering coefficient of each vertex of a simple undirected graph, 0 below degree 2."""
+    matrix = graph.adjacency()
+    degree = matrix.sum(axis=1)
+    triangles = (matrix @ matrix).multiply(matrix).sum(axis=1)
+    return degree, triangles / np.maximum(degree * (degree - 1), 1)
+
+
+def by_degree(graph, ranges):
+    degree, found = clustering(graph)
+    return [found[(degree >= low) & (degree < high)].mean() for low, high in ranges]
+
+
+RANGES = ((2, 3), (3, 5), (5, 8), (8, 12), (12, 20))
+
+
+def test_bter_has_the_degrees_and_the_clustering_of_a_power_law():
+    profile = power_law(3000, exponent=2.0, clustering=0.6, decay=0.05)
+    graph = bter(profile, seed=1)
+    assert symmetry(graph) == (True, True)
+    assert (arcs(graph) != graph.indices).all()
+    degree = np.sort(np.diff(graph.indptr))
+    assert (degree == profile.degrees).mean() > 0.99
+    # A power law: as many vertices of degree 2 as of degree 4, times 2 to the exponent.
+    assert (degree == 2).sum() == pytest.approx(4 * (degree == 4).sum(), rel=0.05)
+    for (low, high), found in zip(RANGES, by_degree(graph, RANGES), strict=True):
+        of_degree = profile.degrees[(profile.degrees >= low) & (profile.degrees < high)]
+        assert found == pytest.approx(profile.clustering[of_degree].mean(), abs=0.06)
+    # Numbered at random: neighbours are no nearer than others.
+    assert np.abs(arcs(graph) - graph.indices).mean() == pytest.approx(1000, rel=0.1)
+
+
+def test_bter_like_a_graph_and_denser_ones():
+    first = bter(power_law(2000, exponent=1.8, clustering=0.4), seed=2)
+    profile = profile_of(first)
+    again = bter(profile, seed=3)
+    assert content_id(first) != content_id(again)
+    assert (np.sort(np.diff(again.indptr)) == profile.degrees).mean() > 0.99
+    assert by_degree(again, RANGES) == pytest.approx(by_degree(first, RANGES), abs=0.05)
+    half = resized(profile, vertices=1000)
+    assert half.degrees.mean() == pytest.approx(profile.degrees.mean(), rel=0.02)
+    dense = resized(profile, factor=4)
+    assert dense.clustering[4 * 5] == profile.clustering[5]
+    graph = bter(dense, features=3, classes=5)
+    assert graph.nnz == pytest.approx(4 * first.nnz, rel=0.03)
+    assert (graph.features.shape, graph.classes, graph.masks) == ((2000, 3), 5, {})

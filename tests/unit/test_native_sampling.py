@@ -27,15 +27,9 @@ def test_entries_and_factors_are_those_of_numpy(name, fanout, dtype):
     rows = np.flatnonzero(np.random.default_rng(2).random(own) < 0.7)
     entries = sampling.Entries(matrix, order.astype(np.int64))
     for place in ((1, 0, 0), (2, 7, 0)):
-        found, expected = (
-            sp.csr_array((kept[2], kept[1], kept[0]), shape=(len(rows), n))
-            for kept in (
-                entries.kept(sampler, place, rows),
-                entries.kept_in_numpy(sampler, place, rows),
-            )
-        )
-        for one in (found, expected):
-            one.sort_indices()
+        made = (of(sampler, place, rows) for of in (entries.kept, entries.kept_in_numpy))
+        shape = {"shape": (len(rows), n)}
+        found, expected = (sp.csr_array(kept[::-1], **shape).sorted_indices() for kept in made)
         np.testing.assert_array_equal(found.indptr, expected.indptr)
         np.testing.assert_array_equal(found.indices, expected.indices)
         np.testing.assert_array_equal(found.data, expected.data)

@@ -1,39 +1,35 @@
-"""Files and folders that are whole or not there."""
+"""Files and folders that are whole or not there, locks on them, and files of results."""
 
+import csv
+import errno
+import json
 import os
-import resource
+import socket
 import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
-from refusals import refuses
+from refusals import raising, refuses
 
-from partition import records
-from partition.errors import UserError
-from partition.records import atomic_file, atomic_folder, sweep
+from gcnmpi.options.outputs import WEIGHTS, check_distinct, check_suffix
+from gcnmpi.run import results
+from gcnmpi.run.record import make_folder
+from gcnmpi.run.results import Results, write_csv, write_npz, write_parquet
+from partition import locks, records
+from partition.errors import UserError, shown
+from partition.locks import Holder, folder_lock, holder_is_dead, holders
+from partition.records import atomic_file, atomic_folder, make_room_for, sweep
 from partition.startup import PYTHON
-
-
-def test_what_is_written_under_a_temporary_name_is_told_by_its_own(tmp_path):
-    path, (soft, hard) = tmp_path / "g.graph", resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # as SIGXFSZ is ignored, EFBIG
-    try:
-        with (
-            pytest.raises(UserError) as caught,
-            atomic_folder(path) as folder,
-            atomic_file(folder / "features.npy") as file,
-        ):
-            file.write(bytes(2000))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert str(caught.value) == f"cannot write {path}/features.npy: File too large"
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_appears_when_it_is_complete_and_on_disk(tmp_path, monkeypatch):
     synced, fsync = [], os.fsync
-    monkeypatch.setattr(
-        os, "fsync", lambda file: synced.append(os.fstat(file).st_ino) or fsync(file)
-    )
+    noted = lambda file: synced.append(os.fstat(file).st_ino) or fsync(file)  # noqa: E731
+    monkeypatch.setattr(os, "fsync", noted)
     with atomic_file(tmp_path / "a", "w") as file:
         file.write("ä")
         assert not (tmp_path / "a").exists()
@@ -60,17 +56,6 @@ def test_a_failure_leaves_what_was_there(tmp_path, error):
     assert os.listdir(tmp_path / "b") == ["old"]
 
 
-def test_a_folder_replaces_another_only_when_told(tmp_path):
-    for number, overwrite in enumerate([False, True]):
-        with atomic_folder(tmp_path / "x" / "b", overwrite=overwrite) as folder:
-            (folder / str(number)).touch()
-    assert os.listdir(tmp_path / "x") == ["b"]
-    assert os.listdir(tmp_path / "x" / "b") == ["1"]
-    with pytest.raises(UserError, match="cannot write"), atomic_folder(tmp_path / "x" / "b"):
-        pass
-    assert os.listdir(tmp_path / "x" / "b") == ["1"]
-
-
 def test_the_old_folder_returns_if_the_new_one_cannot_take_its_place(tmp_path, monkeypatch):
     rename, calls = os.rename, []
 
@@ -83,10 +68,8 @@ def test_the_old_folder_returns_if_the_new_one_cannot_take_its_place(tmp_path, m
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "old").touch()
     monkeypatch.setattr(os, "rename", fail_once)
-    with (
-        pytest.raises(UserError, match="Input/output"),
-        atomic_folder(tmp_path / "b", overwrite=True),
-    ):
+    again = atomic_folder(tmp_path / "b", overwrite=True)
+    with pytest.raises(UserError, match="Input/output"), again:
         pass
     assert os.listdir(tmp_path) == ["b"]
     assert os.listdir(tmp_path / "b") == ["old"]
@@ -105,40 +88,234 @@ def test_nothing_is_written_through_links_or_onto_devices(tmp_path):
     refuses("no regular file", records.make_room_for, tmp_path / "fifo")
 
 
-def test_what_dead_processes_left_is_swept(tmp_path):
-    dead = subprocess.Popen(["true"])
-    dead.wait()
-    living = records.temporary_name(tmp_path / "g.graph")
-    stale = living.with_name(living.name.replace(f"-{os.getpid()}-", f"-{dead.pid}-"))
-    elsewhere = stale.with_name(f".elsewhere{stale.name}")
-    (stale / "partitions").mkdir(parents=True)
-    living.mkdir()
-    elsewhere.mkdir()
-    (tmp_path / ".other.tmp").touch()
-    sweep(tmp_path)
-    assert sorted(os.listdir(tmp_path)) == sorted([".other.tmp", living.name, elsewhere.name])
-
-
-@pytest.mark.parametrize(
-    "words", [["partition", "--help"], ["gcnmpi", "info", "--json"], ["gcnmpi", "doctor", "--json"]]
-)
+@pytest.mark.parametrize("words", ["partition --help", "gcnmpi info --json"])
 def test_output_to_a_full_disk_is_one_line(words):
     with open("/dev/full", "wb") as full:
-        done = subprocess.run([*PYTHON, *words], stdout=full, stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.count("error: ") == 1, done.stderr
-    assert "cannot write the output: No space left on device" in done.stderr
-    assert "Traceback" not in done.stderr
+        command = [*PYTHON, *words.split()]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    told = "error: cannot write the output: No space left on device"
+    assert (done.returncode, done.stderr.count("error: "), told in done.stderr) == (2, 1, True)
 
 
-def test_what_a_dead_process_had_renamed_aside_returns(tmp_path):
+def test_what_dead_processes_left_is_swept_or_returns(tmp_path):
     dead = subprocess.Popen(["true"])
     dead.wait()
-    stem = records.temporary_name(tmp_path / "x").stem.replace(f"-{os.getpid()}-", f"-{dead.pid}-")
-    for name in ("lost.graph", "there.graph"):
-        (tmp_path / f"{stem}.{name}.old" / "data").mkdir(parents=True)
-    (tmp_path / "there.graph").mkdir()
+    living = records.temporary_name(tmp_path / "x.graph")
+    stale = living.with_name(living.name.replace(f"-{os.getpid()}-", f"-{dead.pid}-"))
+    elsewhere = stale.with_name(f".elsewhere{stale.name}")
+    aside = [tmp_path / f"{stale.stem}.{name}.graph.old" for name in ("lost", "there")]
+    for folder in (stale / "partitions", living, elsewhere, tmp_path / "there.graph"):
+        folder.mkdir(parents=True)
+    for folder in aside:
+        (folder / "data").mkdir(parents=True)
+    (tmp_path / ".other.tmp").touch()
     sweep(tmp_path)
-    assert sorted(os.listdir(tmp_path)) == ["lost.graph", "there.graph"]
+    kept = [".other.tmp", living.name, elsewhere.name, "lost.graph", "there.graph"]
+    assert sorted(os.listdir(tmp_path)) == sorted(kept)
     assert os.listdir(tmp_path / "lost.graph") == ["data"]
     assert os.listdir(tmp_path / "there.graph") == []
+
+
+# Locks: who is refused, what is said, and what a dead process leaves
+
+HOLD = """
+import sys
+from partition.locks import folder_lock
+with folder_lock(sys.argv[1], "another run", exclusive=sys.argv[2] == "exclusive"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+NO_LOCKS = raising(OSError(errno.ENOLCK, "No locks available"))
+
+
+@pytest.fixture
+def another():
+    """Start another process that holds a lock until it is told to end, or killed."""
+    started = []
+
+    def start(path, kind="exclusive"):
+        words = [sys.executable, "-P", "-c", HOLD, path, kind]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        process = subprocess.Popen(words, env=os.environ | {"SLURM_JOB_ID": "4711"}, **pipes)
+        started.append(process)
+        assert process.stdout.readline() == b"held\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(params=["flock", "records"])
+def way(request, monkeypatch):
+    """With locks of the file system, and where it has none."""
+    if request.param == "records":
+        monkeypatch.setattr(locks.fcntl, "flock", NO_LOCKS)
+    return request.param
+
+
+def refused(path, **options):
+    with pytest.raises(UserError) as caught, folder_lock(path, "x", patience=0.1, **options):
+        pass
+    return str(caught.value)
+
+
+def test_one_holds_it_exclusively_or_several_share_it(tmp_path, way):
+    with folder_lock(tmp_path, "first"):
+        assert f"{tmp_path} is in use: first (host {socket.gethostname()}" in refused(tmp_path)
+        refused(tmp_path, exclusive=False)
+        with folder_lock(tmp_path, "of another thing", name=".p.lock"):
+            pass
+    shared = folder_lock(tmp_path, "one", exclusive=False)
+    with shared, folder_lock(tmp_path, "two", exclusive=False):
+        assert [holder.purpose for holder in holders(tmp_path)] == ["one", "two"]
+        refused(tmp_path)
+    with folder_lock(tmp_path, "last"):
+        pass
+    if way == "flock":
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_ends_with_its_process(tmp_path, another):
+    process = another(tmp_path)
+    message = refused(tmp_path)
+    assert f"another run (host {socket.gethostname()}, process {process.pid}, job 4711" in message
+    assert "wait until it ends" in message
+    process.kill()
+    process.wait()
+    with folder_lock(tmp_path, "next"):
+        assert [holder.purpose for holder in holders(tmp_path)] == ["next"]
+
+
+def test_records_decide_where_there_are_no_locks(tmp_path, another, monkeypatch):
+    process = another(tmp_path, "shared")
+    unsupported = raising(OSError(errno.EOPNOTSUPP, "Operation not supported"))
+    monkeypatch.setattr(locks.fcntl, "flock", unsupported)
+    refused(tmp_path)
+    with folder_lock(tmp_path, "reader", exclusive=False):
+        pass
+    process.kill()
+    process.wait()
+    with folder_lock(tmp_path, "next"):
+        pass
+    # Of a process on another host nobody knows whether it lives.
+    theirs = Holder("train", True, host="elsewhere")
+    (tmp_path / ".lock" / "elsewhere").write_text(json.dumps(asdict(theirs)))
+    assert f"delete {tmp_path}/.lock/elsewhere" in refused(tmp_path)
+
+
+def test_folders_that_cannot_be_written_to(tmp_path, monkeypatch):
+    read_only = raising(OSError(errno.EROFS, "Read-only file system"))
+    monkeypatch.setattr(locks.Path, "mkdir", read_only)
+    with folder_lock(tmp_path, "read", exclusive=False):
+        pass
+    assert "Read-only file system" in refused(tmp_path)
+
+
+def test_who_is_dead():
+    assert not holder_is_dead(Holder("x", True))
+    assert holder_is_dead(Holder("x", True, born="1"))
+    assert holder_is_dead(Holder("x", True, pid=2**22 + 1))
+    assert not holder_is_dead(Holder("x", True, pid=2**22 + 1, host="elsewhere"))
+    assert not holder_is_dead(Holder("x", True, pid=2**22 + 1, space="9"))
+
+
+def test_a_job_that_slurm_has_started_again_does_not_lock_itself_out(tmp_path, monkeypatch):
+    """On another host, after a node was lost, and where the file system has no locks."""
+    monkeypatch.setattr(locks.fcntl, "flock", NO_LOCKS)
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    (tmp_path / ".lock").mkdir()
+    first = Holder("train", True, host="elsewhere")
+    (tmp_path / ".lock" / "elsewhere").write_text(json.dumps(asdict(first)))
+    refused(tmp_path)
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    with folder_lock(tmp_path, "train"):
+        assert [holder.restarts for holder in holders(tmp_path)] == [1]
+    monkeypatch.setenv("SLURM_JOB_ID", "4712")
+    refused(tmp_path)
+
+
+def test_what_steers_a_terminal_is_written_out():
+    assert shown("a\x1b[2J\r\n\u202eb\udcff Ü") == r"a\x1b[2J\r\n\u202eb\udcff Ü"
+    assert "\x1b" not in str(UserError("\x1b]0;title\x07", "do\nthis \x9b1m"))
+
+
+# The files that a command is asked to write
+
+
+def test_a_name_of_another_kind_is_refused():
+    for name in ("w", "w.npy", "w.npz.gz", "w.NPZ", ".npz"):
+        error = refuses("the name ends in", check_suffix, "--save-weights", Path(name), WEIGHTS)
+        assert ".npz" in error.hint
+
+
+def test_two_options_may_not_name_one_file(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    for other in (tmp_path / "w.npz", tmp_path / "x" / ".." / "w.npz", tmp_path / "link" / "w.npz"):
+        with pytest.raises(UserError, match="--a and --b name the same file"):
+            check_distinct({"--a": tmp_path / "w.npz", "--none": None, "--b": other})
+
+
+def test_where_no_file_can_be_made_is_found_by_making_one(tmp_path):
+    make_room_for(tmp_path / "new" / "folder" / "w.npz")
+    assert list((tmp_path / "new" / "folder").iterdir()) == []
+    for path in (Path("/proc/w.npz"), tmp_path / ("n" * 250) / ("n" * 300) / "w.npz"):
+        refuses("cannot write", make_room_for, path)
+
+
+def test_results_stay_out_of_graph_folders(tmp_path):
+    graph = tmp_path / "g.graph"
+    graph.mkdir()
+    for name in ("manifest.json", "indptr.npy", "labels.npy"):
+        (graph / name).write_bytes(b"x")
+    (tmp_path / "link").symlink_to(graph)
+    for path in (graph / "labels.npy", graph / "a" / "b.npz", tmp_path / "link" / "labels.npy"):
+        refuses(r"g.graph is a graph folder", make_room_for, path)
+    for folder in (graph, graph / "runs" / "a"):
+        refuses(r"g.graph is a graph folder", make_folder, folder)
+    assert (graph / "labels.npy").read_bytes() == b"x"
+    assert len(list(graph.iterdir())) == 3
+    make_room_for(tmp_path / "labels.npy")
+
+
+# Files of results with the ids of the vertices
+
+VALUES = np.random.default_rng(0).standard_normal((7, 3)).astype(np.float32) * 1e-3
+TEXTS = np.array(["b", 'a "quoted", one', "ü", "d", "3", "#x", "% y"])
+NUMBERS = np.array([5, -3, 2**40, 0, 1, 7, 9])
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+    monkeypatch.setattr(results, "ROWS_AT_ONCE", 2)
+
+
+@pytest.mark.parametrize("ids", [TEXTS, NUMBERS, None])
+@pytest.mark.parametrize("picked", [None, np.array([6, 0, 0, 3, 1])])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+def test_files_come_back(tmp_path, ids, picked, dtype):
+    some = slice(None) if picked is None else picked
+    values = (VALUES[:, 0] * 1e6).astype(dtype) if dtype == np.int64 else VALUES.astype(dtype)
+    made, values = Results(values[some], ids, picked), values[some]
+    names = (np.arange(7) if ids is None else ids)[some]
+    write_csv(made, tmp_path / "y.csv")
+    write_npz(made, tmp_path / "y.npz")
+    write_parquet(made, tmp_path / "y.parquet")
+    with np.load(tmp_path / "y.npz") as arrays:
+        np.testing.assert_array_equal(arrays["values"], values)
+    with open(tmp_path / "y.csv", newline="", encoding="utf-8") as file:
+        lines = list(csv.reader(file))
+    header = ["class"] if values.ndim == 1 else ["0", "1", "2"]
+    if ids is not None:
+        assert lines.pop(0) == ["id", *header]
+        assert [line.pop(0) for line in lines] == [*map(str, names)]
+    np.testing.assert_array_equal(np.array(lines, dtype).reshape(values.shape), values)
+    table = pq.read_table(tmp_path / "y.parquet")
+    assert table.column_names == ["id", *header]
+    assert table.column("id").to_pylist() == names.tolist()
+    found = np.stack([table.column(name).to_numpy() for name in header], 1)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found.reshape(values.shape), values)

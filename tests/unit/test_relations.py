@@ -1,28 +1,27 @@
-"""Heterogeneous graphs: folders, imports, checks."""
+"""Heterogeneous graphs: folders, imports, checks, made-up ones, tables of them."""
 
-import json
 from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pytest
+import typed_graphs
 from command_line import as_json, refused, run
 from ogb_folders import rows
-from pyarrow import csv, parquet
+from pyarrow import parquet
 from refusals import refuses
+from small_graphs import make_folder
 from stored_graphs import change_array, change_json
-from typed_graphs import CITES, COUNTS, ENDS, FEATURES, WRITES, relations_of, source_of, typed_graph
+from typed_graphs import CITES, COUNTS, ENDS, READS, WRITES, relations_of, source_of, typed_graph
 
 import gcnmpi
-from partition.errors import UserError
 from partition.graph.aggregation import aggregation_matrix
 from partition.graph.links import read_pairs
 from partition.graph.relations import Relation, number_relations, relation_dtype
-from partition.graph.store import open_graph, write_graph
+from partition.graph.store import open_graph, read_partition, write_graph
 from partition.graph.typed import inputs_of
 from partition.importing.typed import build_typed, import_typed
+from partition.pipeline.balance import constraint_weights, single_constraints
 
 
 @pytest.fixture
@@ -30,15 +29,6 @@ def folder(tmp_path):
     path = tmp_path / "g.graph"
     write_graph(path, typed_graph(), source={"format": "test"})
     return path
-
-
-def content(path):
-    """All that a folder has, for comparisons."""
-    graph = open_graph(path).graph
-    columns = {"labels": graph.labels, "ids": graph.ids, **graph.masks}
-    columns |= {name: graph.features_of(name) for name in graph.vertex_types.names}
-    facts = {name: None if a is None else np.asarray(a).tolist() for name, a in columns.items()}
-    return facts | relations_of(graph)
 
 
 def test_a_folder_keeps_types_and_relations(folder, tmp_path):
@@ -50,7 +40,7 @@ def test_a_folder_keeps_types_and_relations(folder, tmp_path):
     assert graph.vertex_types.range("author") == range(4, 7)
     assert graph.vertex_types.of(np.arange(9)).tolist() == [0] * 4 + [1] * 3 + [2] * 2
     assert isinstance(graph.features_of("author"), np.memmap)
-    np.testing.assert_array_equal(graph.features_of("author"), FEATURES["author"])
+    np.testing.assert_array_equal(graph.features_of("author"), typed_graphs.FEATURES["author"])
     assert graph.features_of("venue") is None
     refuses("unknown vertex type 'papers'", graph.features_of, "papers")
     assert (graph.arc_type.dtype, graph.parallel) == (np.uint8, True)
@@ -59,13 +49,9 @@ def test_a_folder_keeps_types_and_relations(folder, tmp_path):
     assert graph.masks["train"].tolist() == [True, True] + [False] * 7
     refuses("different widths", gcnmpi.propagate, folder, "sgc")
     # Without types it is as it was, also its M.
-    none = {"vertex_types": None, "relations": (), "arc_type": None, "type_features": {}}
-    plain = replace(graph, **none)
-    whole, same = (aggregation_matrix(each).toarray() for each in (graph, plain))
+    whole, same = (aggregation_matrix(each).toarray() for each in (graph, typed_plain()))
     np.testing.assert_array_equal(whole, same)
-    assert write_graph(tmp_path / "plain.graph", plain, source={}).version == 5
-    facts = json.loads((tmp_path / "plain.graph" / "manifest.json").read_text())
-    assert not {"vertex_types", "relations", "type_features"} & facts.keys()
+    assert write_graph(tmp_path / "plain.graph", typed_plain(), source={}).version == 5
 
 
 def test_features_of_one_width_are_those_of_all_vertices(tmp_path):
@@ -73,81 +59,67 @@ def test_features_of_one_width_are_those_of_all_vertices(tmp_path):
     features = {name: np.full((n, 2), i, np.float32) for i, (name, n) in enumerate(COUNTS.items())}
     import_typed(path, source_of(features=features))
     graph = open_graph(path).graph
-    assert graph.type_features == {}
+    assert (graph.type_features, graph.features_of("author").tolist()) == ({}, [[1, 1]] * 3)
     assert graph.features[:, 0].tolist() == [0] * 4 + [1] * 3 + [2] * 2
-    assert graph.features_of("author").tolist() == [[1, 1]] * 3
-    run("add", path, "--model", "rp", "-k", "2")
-    np.save(tmp_path / "x.npy", np.ones((2, 5), np.float32))
-    run("attach", path, "--features", f"venue={tmp_path / 'x.npy'}")
-    stored = open_graph(path)
-    assert stored.manifest.type_features == {"paper": 2, "author": 2, "venue": 5}
-    assert stored.graph.features is None
-    assert stored.manifest.source["attached"] == {"features/venue": "x.npy"}
-    assert as_json("list", path)[0]["name"] == "rp-2"
-    for given, told in (
-        ("papers", "vertex type 'papers'"),
-        ("paper", "has 4 vertices, its features 2"),
-    ):
-        assert told in refused("attach", path, "--features", f"{given}={tmp_path / 'x.npy'}")
+    np.save(file := tmp_path / "x.npy", np.ones((2, 5), np.float32))
+    run("attach", path, "--features", f"venue={file}")
+    manifest = open_graph(path).manifest
+    assert manifest.type_features == {"paper": 2, "author": 2, "venue": 5}
+    assert manifest.source["attached"] == {"features/venue": "x.npy"}
+    for given, told in (("papers", "vertex type 'papers'"), ("paper", "has 4 vertices, its feat")):
+        assert told in refused("attach", path, "--features", f"{given}={file}")
     run("check", path)
     run("attach", path, "--features", "random:3")
-    stored = open_graph(path)
-    assert (stored.manifest.features, stored.manifest.type_features) == (3, {})
+    manifest = open_graph(path).manifest
+    assert (manifest.features, manifest.type_features) == (3, {})
     run("check", path)
 
 
 def test_ids_cover_types_and_relations(tmp_path, folder):
     first = open_graph(folder).manifest
-    renamed = {Relation(r.source, f"{r.name}2", r.target): e for r, e in ENDS.items()}
-    others = {
-        "names": source_of(renamed),
-        "features": source_of(features={"paper": FEATURES["paper"]}),
-        "types": replace(
-            source_of({CITES: ENDS[CITES]}),
-            counts={"paper": 4, "author": 2, "venue": 3},
-            features={},
-        ),
-    }
     found = {first.data_id}
-    for name, source in others.items():
-        import_typed(tmp_path / f"{name}.graph", source)
-        manifest = open_graph(tmp_path / f"{name}.graph").manifest
-        assert (manifest.id == first.id) == (name != "types")
+    renamed = {Relation(r.source, f"{r.name}2", r.target): e for r, e in ENDS.items()}
+    counts = {"paper": 4, "author": 2, "venue": 3}
+    for source, same in (
+        (source_of(renamed), True),
+        (source_of(features={"paper": typed_graphs.FEATURES["paper"]}), True),
+        (replace(source_of({CITES: ENDS[CITES]}), counts=counts, features={}), False),
+    ):
+        import_typed(tmp_path / f"{len(found)}.graph", source)
+        manifest = open_graph(tmp_path / f"{len(found)}.graph").manifest
+        assert (manifest.id == first.id) == same
         found.add(manifest.data_id)
     assert len(found) == 4
 
 
-SPOILED = {  # the last arc is of an author
-    "relation": ("arc_type", -1, 1, "is of the relation paper,cites,paper, whose source"),
-    "below": ("arc_type", 0, 0, "is of the relation author,writes,paper, whose source"),
-    "no relation": ("arc_type", 0, 9, "arc_type.npy has a relation outside 0..2"),
-    "features": ("features/author", 0, 7.5, "features/author.npy does not hold"),
-}
+SPOILED = [  # the last arc is of an author
+    ("arc_type", -1, 1, "is of the relation paper,cites,paper, whose source"),
+    ("arc_type", 0, 0, "is of the relation author,writes,paper, whose source"),
+    ("arc_type", 0, 9, "arc_type.npy has a relation outside 0..2"),
+    ("features/author", 0, 7.5, "features/author.npy does not hold"),
+]
+MANIFESTS = [
+    ("vertex_types", {"paper": 4, "author": 3}, "have 7 vertices, not 9"),
+    ("relations", [["a", "b", "c"]], "a,b,c is no relation of its vertex types"),
+    ("relations", [list(WRITES)] * 2, "no relations, too many, or one twice"),
+    ("vertex_types", {"../x": 9}, "'../x' is no name of a vertex type"),
+    ("type_features", {"x": 1}, "features of 'x', which is no vertex type"),
+    ("type_features", {"paper": 7}, "features/paper.npy holds float32"),
+]
 
 
-@pytest.mark.parametrize("case", SPOILED)
-def test_a_damaged_folder_is_refused(folder, case):
+def test_a_damaged_folder_is_refused(folder):
     assert "in order" in run("check", folder).stdout
-    *change, message = SPOILED[case]
-    change_array(folder, *change)
-    assert message in run("check", folder, code=2).stderr
-
-
-MANIFESTS = {
-    "counts": ({"vertex_types": {"paper": 4, "author": 3}}, "have 7 vertices, not 9"),
-    "unknown type": ({"relations": [["a", "b", "c"]]}, "a,b,c is no relation of its vertex types"),
-    "twice": ({"relations": [list(WRITES)] * 2}, "no relations, too many, or one twice"),
-    "path": ({"vertex_types": {"../x": 9}}, "'../x' is no name of a vertex type"),
-    "features": ({"type_features": {"x": 1}}, "features of 'x', which is no vertex type"),
-    "columns": ({"type_features": {"paper": 7}}, "features/paper.npy holds float32"),
-}
-
-
-@pytest.mark.parametrize("case", MANIFESTS)
-def test_a_manifest_that_contradicts_itself_is_refused(folder, case):
-    change, message = MANIFESTS[case]
-    change_json(folder / "manifest.json", **change)
-    assert message in refused("info", folder)
+    for name, at, value, message in SPOILED:
+        good = (folder / f"{name}.npy").read_bytes()
+        change_array(folder, name, at, value)
+        assert message in run("check", folder, code=2).stderr
+        (folder / f"{name}.npy").write_bytes(good)
+    good = (folder / "manifest.json").read_text()
+    for key, value, message in MANIFESTS:
+        change_json(folder / "manifest.json", **{key: value})
+        assert message in refused("info", folder)
+        (folder / "manifest.json").write_text(good)
 
 
 def test_many_relations_take_two_bytes(tmp_path):
@@ -162,30 +134,24 @@ def test_many_relations_take_two_bytes(tmp_path):
     refuses("65,537 relations are more", relation_dtype, 65537)
 
 
-REVERSED = {
-    "by name": ({WRITES: [(0, 0)], WRITES.reverse(): [(0, 0)]}, [], "writes,paper has a reverse"),
-    "other name": (
-        {WRITES: [(0, 1)], Relation("paper", "by", "author"): [(1, 0)]}, [], "reverse: paper,by",
+BY = Relation("paper", "by", "author")
+REVERSED = [  # relations, what is added, what is said
+    ({WRITES: [(0, 0)], WRITES.reverse(): [(0, 0)]}, [], "writes,paper has a reverse"),
+    ({WRITES: [(0, 1)], BY: [(1, 0)]}, [], "reverse: paper,by"),
+    (
+        {WRITES: [(i % 5, i % 7) for i in range(30)], BY: [(i % 7, i % 5) for i in range(29)]},
+        [],
+        "reverse: paper,by,author, with 96.3% of its edges",
     ),
-    "nearly": (
-        {
-            WRITES: [(i % 5, i % 7) for i in range(30)],
-            Relation("paper", "by", "author"): [(i % 7, i % 5) for i in range(29)],
-        }, [], "reverse: paper,by,author, with 96.3% of its edges",
-    ),
-    "other arcs": (
-        {WRITES: [(0, 1)], Relation("paper", "by", "author"): [(2, 0)]},
-        ["paper,rev_writes,author", "author,rev_by,paper"], "",
-    ),
-    "symmetric": ({CITES: [(0, 1), (1, 0), (2, 2)]}, [], "paper,cites,paper is symmetric"),
-    "one type": ({CITES: [(0, 1)]}, ["paper,rev_cites,paper"], ""),
-    "no arcs": ({WRITES: [], CITES: [(0, 1), (1, 0)]}, ["paper,rev_writes,author"], ""),
-}  # fmt: skip
+    ({WRITES: [(0, 1)], BY: [(2, 0)]}, ["paper,rev_writes,author", "author,rev_by,paper"], ""),
+    ({CITES: [(0, 1), (1, 0), (2, 2)]}, [], "paper,cites,paper is symmetric"),
+    ({CITES: [(0, 1)]}, ["paper,rev_cites,paper"], ""),
+    ({WRITES: [], CITES: [(0, 1), (1, 0)]}, ["paper,rev_writes,author"], ""),
+]
 
 
-@pytest.mark.parametrize("case", REVERSED)
-def test_reverses_are_added_once(case):
-    ends, added, told = REVERSED[case]
+@pytest.mark.parametrize(("ends", "added", "told"), REVERSED, ids=range(len(REVERSED)))
+def test_reverses_are_added_once(ends, added, told):
     said: list[str] = []
     graph, facts = build_typed(source_of(ends), reverse=True, report=said.append)
     assert facts["reverse"] == added
@@ -216,7 +182,7 @@ def test_triples_and_their_pairs_have_one_numbering(tmp_path, monkeypatch):
     for name, text in triples.items():
         (tmp_path / f"{name}.tsv").write_text(text)
     columns = ("--columns", "source,relation,target")
-    assert "--reverse adds" in run("import", "train.tsv", "kg.graph", *columns).stderr
+    run("import", "train.tsv", "kg.graph", *columns)
     graph = open_graph("kg.graph").graph
     assert (graph.vertex_types.names, graph.ids.tolist()) == (("entity",), ["a", "b", "c"])
     known = {"entity,knows,entity": [(0, 1)], "entity,likes,entity": [(0, 1), (1, 2)]}
@@ -225,8 +191,7 @@ def test_triples_and_their_pairs_have_one_numbering(tmp_path, monkeypatch):
     run("pairs", "kg.graph", *words, "--name", "own")
     pairs = read_pairs("kg.graph", "own")
     assert pairs.relation_names == ("knows", "likes")
-    assert pairs.relations["train"].tolist() == [1, 1, 0]
-    assert pairs.relations["val"].tolist() == [1]
+    assert [pairs.relations[mask].tolist() for mask in ("train", "val")] == [[1, 1, 0], [1]]
     (tmp_path / "valid.tsv").write_text("a\tloves\tc\n")
     assert "unknown relation" in refused("pairs", "kg.graph", *words, "--name", "other")
     twice = [CITES, Relation("author", "cites", "paper")]
@@ -238,19 +203,6 @@ def test_triples_and_their_pairs_have_one_numbering(tmp_path, monkeypatch):
         refuses(told, number_relations, *given)
 
 
-def test_integer_triples_in_parquet(tmp_path):
-    table = pa.table({"head": [5, 5, 9], "rel": [40, 2, 40], "tail": [9, 7, 5]})
-    parquet.write_table(table, tmp_path / "t.parquet")
-    words = (tmp_path / "t.parquet", tmp_path / "t.graph", "--columns", "source,relation,target")
-    run("import", *words, "--reverse")
-    graph = open_graph(tmp_path / "t.graph").graph
-    assert graph.ids.tolist() == [5, 7, 9]
-    assert relations_of(graph) == {
-        "entity,2,entity": [(0, 1)], "entity,40,entity": [(0, 2), (2, 0)],
-        "entity,rev_2,entity": [(1, 0)],
-    }  # fmt: skip
-
-
 def test_arrays_with_relations(tmp_path):
     arrays = {"row": [0, 2, 1], "column": [1, 0, 2], "relation": [7, 3, 7]}
     more = {"labels": [0, -1, 1, 1], "train": [0, 2], "test": [3]}
@@ -258,23 +210,18 @@ def test_arrays_with_relations(tmp_path):
     run("import", tmp_path / "a.npz", tmp_path / "a.graph")
     graph = open_graph(tmp_path / "a.graph").graph
     assert relations_of(graph) == {"entity,3,entity": [(2, 0)], "entity,7,entity": [(0, 1), (1, 2)]}
-    assert graph.labels.tolist() == [0, -1, 1, 1]
-    assert graph.masks["train"].tolist() == [True, False, True, False]
-    np.savez(tmp_path / "b.npz", **arrays | {"relation": [7]})
-    told = refused("import", tmp_path / "b.npz", tmp_path / "b.graph")
-    assert "there are 3 arcs, and 1 relations" in told
+    assert (graph.labels.tolist(), graph.masks["train"].tolist()) == ([0, -1, 1, 1], [1, 0, 1, 0])
+    np.savez(file := tmp_path / "b.npz", **arrays | {"relation": [7]})
+    assert "there are 3 arcs, and 1 relations" in refused("import", file, tmp_path / "b.graph")
 
 
 def write_tables(place):
+    papers = "id,f,g,label,split,title\np1,0,1,cs,train,A\np2,2,3,ml,train,B\np3,4,5,ml,test,C\n"
+    (place / "papers.csv").write_text(papers + "p9,6,7,,,D\n")
     (place / "writes.csv").write_text("author,paper\nann,p1\nbob,p1\ncy,p9\n")
     (place / "cites.csv").write_text("source,target,weight\np1,p2,0.5\np2,p3,2\n")
-    (place / "papers.csv").write_text(
-        "id,f,g,label,split,title\np1,0,1,cs,train,A\np2,2,3,ml,train,B\np3,4,5,ml,test,C\np9,6,7,,,D\n"
-    )
-    return [
-        "--relation", "author,writes,paper=writes.csv", "--relation", "paper,cites,paper=cites.csv",
-        "--nodes", "paper=papers.csv", "--nodes", "venue=2",
-    ]  # fmt: skip
+    words = "--relation author,writes,paper=writes.csv --relation paper,cites,paper=cites.csv "
+    return (words + "--nodes paper=papers.csv --nodes venue=2").split()
 
 
 def test_tables(tmp_path, monkeypatch):
@@ -306,22 +253,22 @@ def test_tables(tmp_path, monkeypatch):
         assert open_graph("b.graph").manifest.data_id == stored.manifest.data_id
 
 
-IDS = {  # arcs, a table, options, ids
-    "numbers": ("7,1\n8,2\n", "7\n8\n", [], ["7", "8"]),
-    "zeros": ("007,1\n08,2\n", "007\n08\n", [], ["007", "08"]),
-    "zeros in arcs only": ("007,1\n7,2\n", None, [], ["007", "7"]),
-    "a text in the table": ("07,1\n10,2\n", "10\n07\nx\n", [], ["10", "07", "x"]),
-    "texts in arcs": ("x,1\n10,2\n", None, [], ["10", "x"]),
-    "as texts": ("7,1\n10,2\n", None, ["--string-ids"], ["10", "7"]),
-    "a table as texts": ("07,1\n10,2\n", "10\n07\n", ["--string-ids"], ["10", "07"]),
-}
+IDS = [  # arcs, a table, options, ids
+    ("7,1\n8,2\n", "7\n8\n", [], ["7", "8"]),
+    ("007,1\n08,2\n", "007\n08\n", [], ["007", "08"]),
+    ("007,1\n7,2\n", None, [], ["007", "7"]),
+    ("07,1\n10,2\n", "10\n07\nx\n", [], ["10", "07", "x"]),
+    ("x,1\n10,2\n", None, [], ["10", "x"]),
+    ("7,1\n10,2\n", None, ["--string-ids"], ["10", "7"]),
+    ("07,1\n10,2\n", "10\n07\n", ["--string-ids"], ["10", "07"]),
+]
 
 
 def test_ids_stay_as_they_are_written(tmp_path, monkeypatch):
     """Ids of the other type are numbers, whatever stands beside them."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "c.csv").write_text("source,target,weight\n1,2,0.5\n2,10,1\n")
-    for arcs_of_a, table, more, expected in IDS.values():
+    for arcs_of_a, table, more, expected in IDS:
         (tmp_path / "w.csv").write_text(f"source,target\n{arcs_of_a}")
         words = ["--relation", "a,w,p=w.csv", "--relation", "p,c,p=c.csv", *more]
         if table is not None:
@@ -335,43 +282,19 @@ def test_ids_stay_as_they_are_written(tmp_path, monkeypatch):
             assert graph.ids[own.start : own.stop].tolist() == [f"{type}:{one}" for one in ids]
 
 
-def test_columns_are_called_as_the_types(tmp_path, monkeypatch):
-    """Further columns are named, a relation may have no arcs, and all that comes back."""
-    monkeypatch.chdir(tmp_path)
-    texts = {
-        "user,bought,item": "User_ID,item,weight,date\n1,7,0.5,x\n2,8,2,y\n",
-        "user,viewed,item": "source,target\n",
-        "user,seen,item": "user,item\n",
-        "item,sold,user": "itemId;userid;price\n7;1;9.5\n",
-    }
-    words = []
-    for number, (relation, text) in enumerate(texts.items()):
-        (tmp_path / f"{number}.csv").write_text(text)
-        words += ["--relation", f"{relation}={number}.csv"]
-    run("import", ".", "g.graph", *words)
-    stored = open_graph("g.graph")
-    arcs = {"user,bought,item": [(0, 0), (1, 1)], "item,sold,user": [(0, 0)]}
-    assert relations_of(stored.graph) == {name: [] for name in texts} | arcs
-    assert stored.graph.weights.tolist() == [0.5, 2, 1]
-    assert stored.manifest.source["columns"] == "not read: bought: date; sold: price"
-    run("export", "g.graph", "tables")
-    run("import", "tables", "again.graph")
-    assert open_graph("again.graph").manifest.data_id == stored.manifest.data_id
-
-
 WRITTEN = ["--relation", "author,writes,paper=writes.csv"]
-TABLES = {
-    "no relation": (["--nodes", "a=3"], "there are no relations"),
-    "form": (["--relation", "a,b=x.csv"], "'a,b' is no relation"),
-    "no file": (["--relation", "a,b,c=x.csv"], "there is no file x.csv"),
-    "unknown vertex": ([*WRITTEN, "--nodes", "paper=1"], "there is no paper 'p1'"),
-    "undirected": ([*WRITTEN, "--undirected"], "--reverse"),
-    "columns": (["--relation", "a,b,c=bare.csv"], "or the first two a and c"),
-    "columns given": ([*WRITTEN, "--columns", "source,target"], "name their columns in a header"),
-    "no arcs": (["--relation", "a,b,c=none.csv"], "no relation has an arc"),
-    "no header": ([*WRITTEN, "--nodes", "paper=bare.csv"], "the first line names the columns"),
-    "twice": (["--relation", "a,b,c=writes.csv"] * 2, "--relation a,b,c is given twice"),
-}
+TABLES = [
+    (["--nodes", "a=3"], "there are no relations"),
+    (["--relation", "a,b=x.csv"], "'a,b' is no relation"),
+    (["--relation", "a,b,c=x.csv"], "there is no file x.csv"),
+    ([*WRITTEN, "--nodes", "paper=1"], "there is no paper 'p1'"),
+    ([*WRITTEN, "--undirected"], "--reverse"),
+    (["--relation", "a,b,c=bare.csv"], "or the first two a and c"),
+    ([*WRITTEN, "--columns", "source,target"], "name their columns in a header"),
+    (["--relation", "a,b,c=none.csv"], "no relation has an arc"),
+    ([*WRITTEN, "--nodes", "paper=bare.csv"], "the first line names the columns"),
+    (["--relation", "a,b,c=writes.csv"] * 2, "--relation a,b,c is given twice"),
+]
 
 
 def test_tables_that_are_no_graph(tmp_path, monkeypatch):
@@ -379,7 +302,7 @@ def test_tables_that_are_no_graph(tmp_path, monkeypatch):
     write_tables(tmp_path)
     (tmp_path / "bare.csv").write_text("x,y,val\nann,p1,zzz\n")
     (tmp_path / "none.csv").write_text("a,c\n")
-    for words, message in TABLES.values():
+    for words, message in TABLES:
         assert message in refused("import", ".", "g.graph", *words)
     (tmp_path / "e.txt").write_text("0 1\n")
     assert "is no folder" in refused("import", "e.txt", "g.graph", *WRITTEN)
@@ -393,8 +316,8 @@ def write_ogb(root):
     rows(raw / "triplet-type-list.csv.gz", [",".join(relation) for relation in ENDS])
     for relation, pairs in ENDS.items():
         rows(raw / "relations" / "___".join(relation) / "edge.csv.gz", pairs)
-    rows(raw / "node-feat" / "paper" / "node-feat.csv.gz", FEATURES["paper"])
-    rows(raw / "node-feat" / "author" / "node-feat.csv.gz", FEATURES["author"])
+    rows(raw / "node-feat" / "paper" / "node-feat.csv.gz", typed_graphs.FEATURES["paper"])
+    rows(raw / "node-feat" / "author" / "node-feat.csv.gz", typed_graphs.FEATURES["author"])
     rows(raw / "node-feat" / "paper" / "node_year.csv.gz", [2000] * 4)
     rows(raw / "node-label" / "paper" / "node-label.csv.gz", [0, 1, 1, "nan"])
     for name, vertices in (("train", [0, 1]), ("valid", [2])):
@@ -412,47 +335,16 @@ def test_a_folder_of_ogb(tmp_path):
     assert relations_of(graph) == {str(r): sorted(pairs) for r, pairs in ENDS.items()}
     assert graph.labels[:4].tolist() == [0, 1, 1, -1]
     assert graph.masks["val"].tolist() == [False, False, True] + [False] * 6
-    np.testing.assert_array_equal(graph.features_of("author"), FEATURES["author"])
+    np.testing.assert_array_equal(graph.features_of("author"), typed_graphs.FEATURES["author"])
     rows(tmp_path / "mag" / "raw" / "relations" / "___".join(CITES) / "edge.csv.gz", [(0, 4)])
     told = refused("import", tmp_path / "mag", tmp_path / "n.graph")
     assert "paper,cites,paper: paper" in told
 
 
-class DGL:
-    """A heterogeneous graph with the methods of DGL's."""
-
-    is_homogeneous, ntypes, canonical_etypes = False, tuple(COUNTS), tuple(ENDS)
-    num_nodes = staticmethod(COUNTS.get)
-
-    def __init__(self):
-        data = {name: {"feat": x} for name, x in FEATURES.items()} | {"venue": {}}
-        data["paper"]["label"] = np.array([0, 1, 1, -1])
-        data["paper"]["train_mask"] = np.array([True, True, False, False])
-        self.nodes = {name: SimpleNamespace(data=own) for name, own in data.items()}
-        self.edges = Edges()
-
-
-class Edges:
-    def __call__(self, etype, order):
-        return tuple(np.array(ENDS[Relation(*etype)]).T)
-
-    def __getitem__(self, key):
-        return SimpleNamespace(data={})
-
-
-def test_an_object_of_dgl(tmp_path, folder):
-    DGL.__module__ = "dgl.heterograph"
-    made = gcnmpi.graph.from_object(DGL(), folder=tmp_path / "o.graph")
-    assert content(made.path) == content(folder)
-    assert made.manifest.data_id == open_graph(folder).manifest.data_id
-    with pytest.raises(UserError, match="--reverse adds the reverse of each relation"):
-        gcnmpi.graph.from_object(DGL(), undirected=True)
-
-
 def test_a_network_reads_features_of_types_side_by_side(folder):
     graph = open_graph(folder).graph
     rows, expected = inputs_of(graph), np.zeros((9, 5), np.float32)
-    expected[:4, :2], expected[4:7, 2:] = FEATURES["paper"], FEATURES["author"]
+    expected[:4, :2], expected[4:7, 2:] = typed_graphs.FEATURES.values()
     np.testing.assert_array_equal(rows, expected)
     np.testing.assert_array_equal(rows[2:][np.array([3, 0, 0])], expected[[5, 2, 2]])
     np.testing.assert_array_equal(rows[1:8, 1:4][np.arange(7)], expected[1:8, 1:4])
@@ -461,49 +353,124 @@ def test_a_network_reads_features_of_types_side_by_side(folder):
     assert inputs_of(open_graph(folder).graph).shape == (9, 4)
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet"])
-@pytest.mark.parametrize("ids", [["U1", "U2"], [0, 1]], ids=["texts", "numbers"])
-def test_columns_called_as_types_have_their_ids_everywhere(tmp_path, monkeypatch, form, ids):
-    monkeypatch.chdir(tmp_path)
+# Types and relations as they are shown, made up, balanced and exported
 
-    def write(name, **columns):
-        Path(name).parent.mkdir(exist_ok=True)
-        save = {"csv": csv.write_csv, "parquet": parquet.write_table}[form]
-        save(pa.table(columns), f"{name}.{form}")
+WORDS = (
+    "--types", "paper:400,author:600:8,venue:20:0", "--relations",
+    "author-writes-paper:2000,paper-cites-paper:800,paper-at-venue:400", "--reverse",
+)  # fmt: skip
 
-    def of_users():
-        """The first features, in the order of the ids."""
-        graph = open_graph("g.graph").graph
-        first = graph.vertex_types.range("user").start
-        order = slice(None) if graph.ids is None else np.argsort(graph.ids[first : first + 2])
-        return graph, graph.features_of("user")[order, 0].tolist()
 
-    items = ids[::-1]
-    write("buys", user_id=ids, item_id=items, quantity=[1, 2])
-    write("users", age=[3, 4], user_id=ids[::-1])
-    for mask, user, item in (("train", 0, 0), ("valid", 1, 1), ("test", 1, 0)):
-        write(f"split/{mask}", user_id=[ids[user]], item_id=[items[item]])
-    tables = ("--relation", f"user,buys,item=buys.{form}", "--nodes", f"user=users.{form}")
-    run("import", ".", "g.graph", *tables)
-    graph, found = of_users()
-    assert found == [4, 3]
-    run("pairs", "g.graph", "--from", "split")
-    pairs = read_pairs("g.graph", "links")
-    for mask, user, item in (("train", 0, 0), ("val", 1, 1), ("test", 1, 0)):
-        ends = pairs.positives[mask][0]
-        wanted = (("user", ids[user]), ("item", items[item]))
-        if graph.ids is None:
-            starts = [graph.vertex_types.range(type).start for type, _ in wanted]
-            assert (ends - starts).tolist() == [value for _, value in wanted]
-        else:
-            assert graph.ids[ends].tolist() == [f"{type}:{value}" for type, value in wanted]
-    write("x", f=[1.5, 2.5], user_id=ids[::-1])
-    run("attach", "g.graph", "--features", f"user=x.{form}")
-    assert of_users()[1] == [2.5, 1.5]
-    np.save("x.npy", np.array([[7.5], [8.5]]))
-    rows, more = ("attach", "g.graph", "--features", "user=x.npy"), ()
-    if graph.ids is not None:
-        assert "not clear which vertex a row is of" in refused(*rows)
-        more = ("--ids", "sorted")
-    run(*rows, *more)
-    assert of_users()[1] == [7.5, 8.5]
+@pytest.fixture
+def synth(tmp_path):
+    run("synth", "hetero", tmp_path / "h.graph", *WORDS)
+    return tmp_path / "h.graph"
+
+
+def typed_plain():
+    none = {"vertex_types": None, "relations": (), "arc_type": None, "type_features": {}}
+    return replace(typed_graph(), **none)
+
+
+def test_many_relations_are_not_all_listed(tmp_path):
+    ends = {Relation("paper", f"r{i}", "author"): [(0, 0)] * (i % 3 > 0) for i in range(60)}
+    import_typed(tmp_path / "m.graph", source_of(ends))
+    shown = run("info", tmp_path / "m.graph").stdout
+    assert "20 more" in shown
+    assert "r1 " in shown
+    assert "r0 " not in shown
+
+
+def test_mistakes_of_a_made_up_graph(tmp_path):
+    for option, given, message in (
+        ("--types", "paper", "--types paper: 'paper'"),
+        ("--types", "a/b:3", "'a/b' is no name of one type"),
+        ("--relations", "a-b:3", "'a-b' is no relation of its own"),
+        ("--relations", "a-b-c:3", "has the type 'a', which is none"),
+        ("--types", "paper:3,author:9", "4 classes are too many"),
+    ):
+        assert message in refused("synth", "hetero", tmp_path / "w.graph", option, given)
+    plain = make_folder(tmp_path / "p.graph", typed_plain())
+    words = "--model", "gp", "-k", "2", "--balance", "types"
+    assert "balance by types: the graph has no vertex types" in refused("add", plain, *words)
+    assert "one type of vertices and no relations" in refused("export", plain, tmp_path / "t")
+
+
+def test_types_are_balanced_and_recorded(synth):
+    graph = open_graph(synth).graph
+    names = single_constraints(graph, ("nnz", "types"))
+    assert names == ("nnz", "type:paper", "type:author", "type:venue")
+    weights = constraint_weights(graph, "in", ("types",))
+    assert weights.sum(axis=1).tolist() == [400, 600, 20]
+    words = ("--model", "gp", "-k", "4", "--imbalance", "0.1")
+    run("add", synth, *words, "--balance", "nnz,types", "--name", "even")
+    metrics = read_partition(synth, "even").metrics["in"]
+    for name, n in {"paper": 400, "author": 600, "venue": 20}.items():
+        assert sum(metrics.types[name]) == n
+        assert max(metrics.types[name]) <= max(1.1 * n / 4, n / 4 + 1)
+    assert metrics.summary()["type_imbalance"] <= 0.2 + 1e-9
+    run("check", synth)
+
+
+HALF = np.array([[0.5], [np.nan], [1], [2]])
+CASES = {
+    "plain": {},
+    "names": {"labels": {"paper": np.array(["ml", "cs", "cs", ""])}},
+    "targets": {"labels": {}, "targets": {"paper": HALF}, "masks": {}},
+    "splits": {"masks": {"train": {"paper": np.eye(4, 2, dtype=bool)}}},
+    "ids": {"ids": {"paper": np.array([3, 5, 7, 9])}},
+    "texts": {"ids": {"author": np.array(["ann", "bob", "cy"])}},
+    "texts that look like numbers": {"ids": {"author": np.array(["007", "7", "9"])}},
+    "nothing": {"features": {}, "labels": {}, "masks": {}},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_tables_are_the_same_graph(tmp_path, case):
+    path = tmp_path / "g.graph"
+    manifest = import_typed(path, source_of(**CASES[case]), reverse=True)
+    facts = as_json("export", path, tmp_path / "tables")
+    assert "author-writes-paper.csv" in facts["relations"]
+    run("import", tmp_path / "tables", tmp_path / "again.graph")
+    again = open_graph(tmp_path / "again.graph").manifest
+    assert (again.id, again.data_id) == (manifest.id, manifest.data_id)
+    assert again.relations == manifest.relations
+
+
+@pytest.mark.parametrize("kept", [[CITES], [CITES, READS]], ids=len)
+def test_a_graph_of_some_relations(tmp_path, kept):
+    """All vertices and their data stay, and arcs of other relations between the same ends go."""
+    path, other = tmp_path / "g.graph", tmp_path / "some.graph"
+    whole = import_typed(path, source_of(**CASES["names"]))
+    run("export", path, other, *(f"--relation={one if one == READS else one.name}" for one in kept))
+    graph, some = open_graph(path).graph, open_graph(other).graph
+    assert some.relations == tuple(kept)
+    assert relations_of(some) == {str(one): relations_of(graph)[str(one)] for one in kept}
+    assert open_graph(other).manifest.schema.features == whole.schema.features
+    assert (some.class_names, some.labels.tolist()) == (graph.class_names, graph.labels.tolist())
+    run("check", other)
+    told = refused("export", path, tmp_path / "x.graph", "--relation", "citess")
+    assert "did you mean 'cites'?" in told
+    assert "is there already" in refused("export", path, other, "--relation", "cites")
+
+
+def test_hetero_data_and_back(tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    pytest.importorskip("torch_geometric", reason="PyG is not installed")
+    for case in ("plain", "targets", "ids"):
+        import_typed(tmp_path / "g.graph", source_of(**CASES[case]), overwrite=True)
+        graph = gcnmpi.graph.open(tmp_path / "g.graph")
+        data = graph.to_pyg()
+        assert data[tuple(CITES)].edge_index.tolist() == np.array(ENDS[CITES]).T.tolist()
+        assert data.edge_types == [tuple(one) for one in ENDS]
+        again = gcnmpi.graph.from_object(data)
+        assert again.manifest.id == graph.manifest.id
+        assert (again.manifest.data_id == graph.manifest.data_id) == (case != "ids")
+        for saved in (data, data.to_dict()):
+            torch.save(saved, tmp_path / "d.pt")
+            run("import", tmp_path / "d.pt", tmp_path / "d.graph", "--force")
+            assert open_graph(tmp_path / "d.graph").manifest.data_id == again.manifest.data_id
+    assert data["paper"].ids.tolist() == [3, 5, 7, 9]
+    drawn = gcnmpi.graph.from_object(data, split="random:0.34,0.66,0", reverse=True)
+    assert sum(int(mask.sum()) for mask in drawn.masks.values()) == 3
+    assert len(drawn.manifest.relations) == 6

