@@ -11,11 +11,7 @@ from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.network import Builder
 from gcnmpi.nn.operator import AT_A_TIME
-from gcnmpi.nn.operators.elementwise import (
-    Drop,
-    Reciprocal,
-    StopGradient,
-)
+from gcnmpi.nn.operators.elementwise import Drop, Reciprocal, StopGradient
 from gcnmpi.nn.rollout import rolled_out
 from gcnmpi.nn.state import stored_shapes
 from gcnmpi.options.config import from_table
