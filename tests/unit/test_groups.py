@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from kernel_cases import TYPES, give, junk, near
+from kernel_cases import TYPES, all_near, give, junk, near
 
 from gcnmpi.halo.patterns import Patterns
 from gcnmpi.kernels.interface.arcs import Reduction, Taken
@@ -61,41 +61,32 @@ def sums(rows, to, count):
     return out
 
 
-@pytest.fixture
-def grouped(kernel):
-    return Grouped(kernel)
-
-
 @of_both
-def test_sums_of_groups_and_their_adjoint(grouped):
-    g, kernel, pattern = grouped, grouped.kernel, grouped.patterns.of(GROUPED)
-    values, x, of_groups = g.mine("values", "x", "of_groups")
+def test_sums_of_groups_and_their_adjoint(kernel):
+    g = Grouped(kernel)
+    pattern = g.patterns.of(GROUPED)
+    values, x, of_groups, own = g.mine("values", "x", "of_groups", "own")
     out, back = junk(kernel, *g.of_groups.shape), junk(kernel, *g.x.shape)
     kernel.spmm_values(pattern, values, x, out)
-    near(kernel, out, sums(g.weighed, g.group, len(g.of_groups)), 10)
     kernel.spmm_values_t(pattern, values, of_groups, back)
-    near(kernel, back, g.back, 10)
-
-
-@of_both
-def test_rows_of_vertices_groups_and_arcs_lead_to_each_other(grouped):
-    g, kernel, patterns = grouped, grouped.kernel, grouped.patterns
-    x, of_groups, own = g.mine("x", "of_groups", "own")
-    out, taken = junk(kernel, *g.own.shape), junk(kernel, *g.of_groups.shape)
+    all_near(kernel, (out, back), (sums(g.weighed, g.group, len(g.of_groups)), g.back), 10)
+    # Rows of vertices, groups and arcs lead to each other.
+    patterns, out = g.patterns, junk(kernel, *g.own.shape)
     kernel.reduce_targets(Reduction(patterns.of(GROUPS), ("sum",), of_groups, out))
     near(kernel, out, sums(g.of_groups, g.vertex, N), 10)
-    kernel.take(Taken(patterns.of(GROUPS), None, own, taken))
-    near(kernel, taken, g.own[g.vertex])
-    of_arcs = junk(kernel, len(g.rows), WIDTH)
-    kernel.take(Taken(patterns.of(GROUPED), x, of_groups, of_arcs))
-    near(kernel, of_arcs, g.x[g.columns] + g.of_groups[g.group])
-    kernel.take(Taken(patterns.of(ARCS), x, own, of_arcs))
-    near(kernel, of_arcs, g.x[g.columns] + g.own[g.rows])
+    for incidence, given, expected in (
+        (GROUPS, (None, own), g.own[g.vertex]),
+        (GROUPED, (x, of_groups), g.x[g.columns] + g.of_groups[g.group]),
+        (ARCS, (x, own), g.x[g.columns] + g.own[g.rows]),
+    ):
+        taken = junk(kernel, *expected.shape)
+        kernel.take(Taken(patterns.of(incidence), *given, taken))
+        near(kernel, taken, expected)
 
 
 @of_both
-def test_slices_have_the_rows_of_all_spaces_one_after_the_other(grouped):
-    g, kernel = grouped, grouped.kernel
+def test_slices_have_the_rows_of_all_spaces_one_after_the_other(kernel):
+    g = Grouped(kernel)
     values, x = g.mine("values", "x")
     slices = g.patterns.slices(20, (ARCS, GROUPED, GROUPS))
     assert len(slices) > 3 or kernel.name == "cupy"  # which takes all rows at once
