@@ -4,9 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from kernel_cases import TYPES, junk, near
 from refusals import refuses
-from test_groups import Grouped
 from typed_graphs import COUNTS, ENDS, source_of, typed_graph
 
 import gcnmpi
@@ -20,8 +18,6 @@ from partition.graph.relations import Relation
 from partition.graph.store import write_graph
 from partition.graph.typed import inputs_of
 from partition.importing.typed import build_typed
-
-of_both = pytest.mark.parametrize("kernel", TYPES, ids=["float32", "float64"], indirect=True)
 
 
 def config_of(**model):
@@ -79,22 +75,6 @@ def test_the_branches_are_all_metapaths(target, hops, reverse):
         if isinstance(operator, Linear) and operator.weight.startswith("lins.")
     ]
     assert sorted_rows(branches) == sorted_rows(expected)
-
-
-@of_both
-def test_means_of_some_relations(kernel):
-    g = Grouped(kernel)
-    _, first = np.unique(g.group, return_index=True)
-    relations = g.patterns._groups.relations
-    for which in ((), (2,), (0, 3, 5)):
-        expected = np.zeros((len(g.own), g.x.shape[1]))
-        for group, of in enumerate(relations):
-            if of in which:
-                rows = g.x[g.columns[g.group == group]]
-                expected[g.rows[first[group]]] += rows.mean(axis=0)
-        (x,), out = g.mine("x"), junk(kernel, *expected.shape)
-        kernel.spmm(kernel.sparse(g.patterns.means(which)), x, out)
-        near(kernel, out, expected, 10)
 
 
 # Into papers, and none.
