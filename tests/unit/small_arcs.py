@@ -96,7 +96,8 @@ def of_oracle(run):
     order = np.lexsort((run.targets, run.sources))
     starts = np.searchsorted(run.sources[order], np.arange(N + 1))
     graph = Graph(starts, run.targets[order].astype(np.int32))
-    arcs = ArcRows.of(graph, "in", matrix_of(run.config.model)[1], run.attributes[order])
+    _, loops = matrix_of(run.config.model) or ("none", False)
+    arcs = ArcRows.of(graph, "in", loops, run.attributes[order])
     weights = {name: run.model.parameters[name].copy() for name in run.network.parameters}
     facts = run.matrix, arcs, run.config.train.seed, 1, {}
     values, backwards, spaces = [run.x], [None], ["vertices"]
