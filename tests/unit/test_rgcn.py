@@ -1,7 +1,6 @@
 """R-GCN by its definition, relation by relation; its files of weights, and how it is refused."""
 
 from dataclasses import replace
-from textwrap import dedent
 
 import numpy as np
 import pytest
@@ -11,17 +10,16 @@ from typed_graphs import typed_graph
 import gcnmpi
 from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.initial import initial
-from gcnmpi.nn.state import to_parameters, to_state
+from gcnmpi.nn.state import to_state
 from gcnmpi.options.config import from_table
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Setting, rank_schemes
 from gcnmpi.proof.oracle import Problem
 from gcnmpi.run.weights import read_weights
-from partition.errors import UserError
 from partition.graph.graph import arcs
 from partition.graph.store import open_graph, write_graph
 
-RELATIONS, FEATURES = 3, 6
+FEATURES = 6
 OPTIONS = {
     "own": {},
     "bases": {"bases": 2},
@@ -79,31 +77,24 @@ def test_the_oracle_is_the_definition(options, direction):
     np.testing.assert_allclose(problem.logits(weights), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_files_of_weights_have_the_arrays_of_pytorch_geometric():
-    shapes = {
-        "own": {"weight": (3, 6, 4), "root": (6, 4), "bias": (4,)},
-        "bases": {"weight": (2, 6, 4), "comp": (3, 2), "root": (6, 4), "bias": (4,)},
-        "blocks": {"weight": (3, 2, 3, 2), "root": (6, 4), "bias": (4,)},
-        "rootless": {"weight": (3, 6, 4)},
-    }
-    for name, wanted in shapes.items():
-        network = network_of(config_of(**OPTIONS[name]).model, 6, 2, relations=RELATIONS)
-        arrays = {key: initial(p, 3) for key, p in network.parameters.items()}
-        state = to_state(network, arrays)
-        first = {key[8:]: array.shape for key, array in state.items() if key.startswith("convs.0")}
-        assert first == wanted
-        found = to_parameters(network, state)
-        for key, array in arrays.items():
-            np.testing.assert_array_equal(found[key], array)
+SHAPES = {
+    "own": {"weight": (3, 6, 4), "root": (6, 4), "bias": (4,)},
+    "bases": {"weight": (2, 6, 4), "comp": (3, 2), "root": (6, 4), "bias": (4,)},
+    "blocks": {"weight": (3, 2, 3, 2), "root": (6, 4), "bias": (4,)},
+    "rootless": {"weight": (3, 6, 4)},
+}
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_arrays_of_pytorch_geometric_are_read(name, tmp_path):
+def test_files_of_weights_have_the_arrays_of_pytorch_geometric(name, tmp_path):
     """Whose relations are those of the graph."""
     config = config_of(**OPTIONS[name])
-    network = network_of(config.model, 6, 2, relations=RELATIONS)
+    network = network_of(config.model, 6, 2, relations=3)
     arrays = {key: initial(p, 3) for key, p in network.parameters.items()}
-    np.savez(tmp_path / "w.npz", **to_state(network, arrays))
+    state = to_state(network, arrays)
+    first = {key[8:]: array.shape for key, array in state.items() if key.startswith("convs.0")}
+    assert first == SHAPES[name]
+    np.savez(tmp_path / "w.npz", **state)
     given = {"model.name", *(f"model.{key}" for key in OPTIONS[name])}
     found = read_weights(tmp_path / "w.npz", config, given, 6, typed_graph().schema)
     assert (found.widths, found.schema) == ((6, 4, 2), typed_graph().schema)
@@ -111,28 +102,24 @@ def test_arrays_of_pytorch_geometric_are_read(name, tmp_path):
         np.testing.assert_array_equal(found.parameters[key], array)
 
 
-@pytest.fixture
-def trained(tmp_path):
-    """A graph folder, and weights that were trained on it."""
-    path = tmp_path / "g.graph"
-    write_graph(path, typed_graph(), source={})
-    options = {"model_name": "rgcn", "model_hidden": [4], "train_epochs": 2}
-    return path, gcnmpi.train(path, out=tmp_path / "run", **options)
-
-
-def test_weights_are_of_their_relations_and_features_of_types(trained, tmp_path):
-    path, weights = trained
-    assert gcnmpi.infer(path, weights).shape == (9, 2)
-    graph, other = typed_graph(), tmp_path / "other.graph"
+def test_weights_are_of_their_relations_and_features_of_types(tmp_path):
+    graph = typed_graph()
     turned = (graph.relations[0], *graph.relations[:0:-1])
     numbers = np.array([0, 2, 1], graph.arc_type.dtype)[graph.arc_type]
     order = np.lexsort((numbers, graph.indices, arcs(graph)))
-    write_graph(other, replace(graph, relations=turned, arc_type=numbers[order]), source={})
-    refuses("other relations than the weights are of", gcnmpi.infer, other, weights)
     widths = {"paper": np.ones((4, 3), np.float32), "author": np.ones((3, 2), np.float32)}
-    write_graph(tmp_path / "wide.graph", replace(graph, type_features=widths), source={})
-    with pytest.raises(UserError, match=r"the weights take \{'paper': 2, 'author': 3\}"):
-        gcnmpi.infer(tmp_path / "wide.graph", weights)
+    for name, changes in {
+        "g": {}, "other": {"relations": turned, "arc_type": numbers[order]},
+        "wide": {"type_features": widths},
+    }.items():  # fmt: skip
+        write_graph(tmp_path / f"{name}.graph", replace(graph, **changes), source={})
+    options = {"model_name": "rgcn", "model_hidden": [4], "train_epochs": 2}
+    weights = gcnmpi.train(tmp_path / "g.graph", out=tmp_path / "run", **options)
+    for name, says in (
+        ("other", "other relations than the weights are of"),
+        ("wide", r"the weights take \{'paper': 2, 'author': 3\}"),
+    ):
+        refuses(says, gcnmpi.infer, tmp_path / f"{name}.graph", weights)
 
 
 OF_TYPES = {
@@ -160,31 +147,10 @@ def test_networks_of_types_are_trained_inferred_and_priced(model, tmp_path):
     assert all(one.cost.seconds > 0 for one in ranked)
 
 
-OWN = """
-    from gcnmpi.nn.network import Builder
-
-
-    def build(model, features, classes, arcs, on, relations):
-        b = Builder(features, arcs, relations)
-        means = b.reduce(b.mean_by_relation(b.input), "sum")
-        b.output(b.linear(means, classes, "lin"))
-        return b.build()
-"""
-
-
-def test_a_function_of_ones_own_reads_relations_without_other_self_loops(trained, tmp_path):
-    path, _ = trained
-    (tmp_path / "own.py").write_text(dedent(OWN), "utf-8")
-    options = {"model_name": f"{tmp_path}/own.py:build", "train_epochs": 1}
-    refuses("self-loop", gcnmpi.train, path, **options)
-    made = gcnmpi.train(path, graph_self_loops=False, out=tmp_path / "own", **options)
-    assert gcnmpi.infer(path, made, model=options["model_name"]).shape == (9, 2)
-
-
 def test_options_that_do_not_fit_are_refused():
     for options, message in (
         ({"bases": 2, "blocks": 2}, "exclude each other"),
         ({"blocks": 4}, "4 blocks do not divide weights of 6 × 4"),
         ({"blocks": 3, "hidden": [4]}, "3 blocks do not divide weights of 6 × 4"),
     ):
-        refuses(message, network_of, config_of(**options).model, 6, 2, relations=RELATIONS)
+        refuses(message, network_of, config_of(**options).model, 6, 2, relations=3)

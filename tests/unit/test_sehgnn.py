@@ -12,7 +12,6 @@ from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.operators.dense import Linear
 from gcnmpi.options.config import from_table
 from gcnmpi.proof.oracle import Problem
-from partition.errors import UserError
 from partition.graph.graph import arcs
 from partition.graph.relations import Relation
 from partition.graph.store import write_graph
@@ -89,27 +88,19 @@ def test_vertices_of_other_types_have_logits_of_zero(tmp_path, ends):
     assert not logits[papers.stop :].any()
 
 
-def test_options_that_do_not_fit_are_refused():
+def test_what_does_not_fit_is_refused(tmp_path):
+    graph, path = typed_graph(reverse=True), tmp_path / "g.graph"
+    write_graph(path, graph, source={})
     for options, message in (
         ({"target": ""}, "model.target is not given, and the graph has 3 types"),
         ({"target": "papr"}, "'papr'"),
         ({"hidden": []}, "a sehgnn has a hidden layer"),
         ({"hops": 12}, "more than 1,000 metapaths"),
     ):
-        schema = typed_graph(reverse=True).schema
-        refuses(message, network_of, config_of(**options).model, 5, 2, relations=schema)
-
-
-def test_a_direction_against_that_of_relations_is_refused(tmp_path):
-    path = tmp_path / "g.graph"
-    write_graph(path, typed_graph(), source={})
-    options = {"model_name": "sehgnn", "model_target": "paper", "graph_direction": "out"}
-    refuses("follows relations from source to target", gcnmpi.train, path, **options)
-
-
-def test_a_type_without_labels_to_train_on_is_refused(tmp_path):
-    path = tmp_path / "g.graph"
-    write_graph(path, typed_graph(reverse=True), source={})
-    with pytest.raises(UserError, match="has no author with a label to train on") as raised:
-        gcnmpi.train(path, model_name="sehgnn", model_target="author")
-    assert raised.value.hint == "those that do: paper"
+        refuses(message, network_of, config_of(**options).model, 5, 2, relations=graph.schema)
+    for target, options, message in (
+        ("paper", {"graph_direction": "out"}, "follows relations from source to target"),
+        ("author", {}, "no author with a label to train on\n  hint: those that do: paper"),
+    ):
+        given = {"model_name": "sehgnn", "model_target": target, **options}
+        refuses(message, gcnmpi.train, path, **given)
