@@ -135,14 +135,6 @@ def test_matrices_and_tensors_are_arrays(tmp_path):
     assert two.adjacency().toarray().tolist() == [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
 
 
-def test_a_temporary_folder_goes_with_the_graph():
-    graph = gcnmpi.graph.from_arrays([[0, 1], [1, 0]])
-    path = graph.path
-    assert path.is_dir()
-    del graph
-    assert not path.parent.exists()
-
-
 def test_mistakes_in_arrays_are_refused():
     for changed, message in (
         ({"edge_index": np.zeros((3, 4))}, r"edge_index holds float64 \(3, 4\), not integers"),

@@ -4,13 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from refusals import refuses
 from small_graphs import from_arcs
 
 from gcnmpi.layout.place import Place, Space
 from gcnmpi.layout.runtime import Source
 from gcnmpi.nn.compile.on_scheme import program_on
-from gcnmpi.nn.network import Builder
 from gcnmpi.options.config import from_table
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.planner.case import Case, workload
@@ -76,11 +74,6 @@ def test_products_on_rows_of_arcs_count_these(stored):
     arcs = min(case.rows(rank, Place(0, space=Space.ENTRIES)) for rank in range(K))
     # Features of arcs times a weight, and the gradient of that.
     assert dense > 2 * 2 * arcs * OF_ARCS * 5
-
-
-def test_a_batch_norm_does_not_take_rows_of_neighbours():
-    b = Builder(4)
-    refuses(r"batch norm.*count them twice", b.batch_norm, b.expand(b.input), "norm")
 
 
 @pytest.mark.parametrize(("name", "drops"), [("transformer", True), ("gine", False)])

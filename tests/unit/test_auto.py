@@ -11,7 +11,7 @@ from gcnmpi.layout import runtime as layout
 from gcnmpi.options.config import from_table
 from gcnmpi.planner.auto import other_exchange, resolved_exchange, resolved_partition
 from gcnmpi.planner.machine import Machine, write_machine
-from gcnmpi.planner.ranking import Candidate, Setting, rank_schemes
+from gcnmpi.planner.ranking import Setting, rank_schemes
 from gcnmpi.schemes.forecast import make_facts
 from partition.graph.graph import Graph
 from partition.graph.pairs import members
@@ -136,30 +136,3 @@ def test_a_partition_for_the_mixed_exchange_that_sends_rows_is_told_of(stored, p
         other_exchange(stored, pair[1], "in", from_table({"scheme": {"name": "bcast"}}).scheme)
         == []
     )
-
-
-def test_a_plan_has_both(stored):
-    setting = Setting(stored, from_table({}), SLOW, 1)
-    first, second = rank_schemes(setting, 2, schemes=["p2p"])[0]
-    assert first.candidate.options == {"exchange": "mixed"}
-    assert second.candidate.options == {"exchange": "rows"}
-    # The second layer alone, 3 columns of 4 bytes, there and back.
-    assert (first.cost.sent, second.cost.sent) == (3 * 4, HALF * 3 * 4)
-
-
-def test_work_and_memory_are_counted_where_they_are(stored):
-    partition = read_partition(stored.path, "block-2")
-    setting = Setting(stored, from_table({}), SLOW, 1)
-    rows, mixed = (
-        setting.case(each, 2).forecast
-        for each in setting.exchanges(Candidate(setting.config.scheme, {}, 2, partition), 2)
-    )
-
-    def multiplied(forecast):
-        return [forecast.work(rank, "aggregate", 1, 1)[0].entries for rank in (0, 1)]
-
-    assert multiplied(rows) == [2 * HALF, 2 * HALF]
-    assert multiplied(mixed) == [3 * HALF, HALF + 1]  # and the sum that arrives
-    assert [mixed.entries(rank) for rank in (0, 1)] == [2 * 3 * HALF, 2 * (HALF + 1)]
-    assert [mixed.loaded(rank) for rank in (0, 1)] == [4 * HALF, 4 * HALF]
-    assert mixed.ranks() == [0, 1]

@@ -12,7 +12,7 @@ from refusals import refuses
 from small_graphs import partitioned_graphs, random_graph
 
 from gcnmpi.options.config import load_config
-from gcnmpi.planner.batches import BESIDE, DRAWN, expected_sizes
+from gcnmpi.planner.batches import expected_sizes
 from gcnmpi.planner.groups import Groups
 from gcnmpi.planner.machine import LATER, Machine
 from gcnmpi.planner.ranking import Setting, rank_schemes
@@ -145,50 +145,6 @@ def test_groups_of_ranks_by_hand(path):
     assert [one.seconds for one in listed] == sorted(one.seconds for one in listed)
     assert Groups(setting(path, "train.batches=vertex,50", limit=1)).divisions(8) == []
     refuses("a mini-batch each", Groups, setting(path))
-
-
-def test_some_batches_stand_for_all(path):
-    few = setting(path, "train.batches=neighbor,50,3,2").batches
-    assert (len(few.drawn), few.weights) == (4, (1.0,) * 4)
-    assert sum(len(drawn.first) for drawn in few.drawn) == N * 2 // 3
-    many = setting(path, "train.batches=neighbor,7,3,2").batches
-    assert len(many.drawn) == DRAWN < many.sampler.batches == 29
-    assert sum(many.weights) == pytest.approx(29)
-    assert [len(drawn.first) for drawn in many.drawn] == [7] * 7 + [200 - 28 * 7]
-
-
-def test_a_batch_in_which_nothing_trains_is_only_drawn(path):
-    one = path.with_name("one.graph")
-    stored = open_graph(path)
-    mask = {"train": np.arange(N) == 7}
-    write_graph(one, replace(stored.graph, masks=mask), source={})
-    some = setting(one, "train.batches=vertex,100")
-    assert sorted(some.batches.trains) == [False, False, True]
-    (line,) = rank_schemes(some, 2, schemes=["p2p"])[0]
-    steps = len(some.case(line.candidate, 2).steps) + BESIDE
-    assert line.cost.phases["bind"] == pytest.approx(steps * Machine().batch_step)
-    every = setting(path, "train.batches=vertex,100")
-    (whole,) = rank_schemes(every, 2, schemes=["p2p"])[0]
-    assert 0 < line.cost.received < whole.cost.received
-    assert line.cost.phases["sample"] == pytest.approx(whole.cost.phases["sample"], rel=0.1)
-
-
-def test_drawing_ahead_hides_some_of_it(path):
-    def phases(ahead, free):
-        some = setting(path, "train.batches=neighbor,50,3,2", f"train.draw_ahead={ahead}")
-        some.machine = Machine(free_cores=free)
-        (line,) = rank_schemes(some, 2, schemes=["p2p"])[0]
-        assert line.cost.seconds == pytest.approx(sum(line.cost.phases.values()))
-        return line.cost.phases
-
-    shown, hidden = phases("no", 1), phases("yes", 0)
-    assert phases("auto", 0) == shown
-    assert phases("auto", 1) == hidden
-    sample, others = shown.pop("sample"), sum(shown.values())
-    # Three of the four batches are drawn ahead.
-    expected = sample - 0.6 * min(sample, others) * 3 / 4
-    assert hidden.pop("sample") == pytest.approx(expected, rel=0.02)
-    assert hidden == shown
 
 
 def test_seconds_of_asking_for_rows_by_hand(path):

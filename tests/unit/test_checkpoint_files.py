@@ -242,23 +242,6 @@ def test_epochs_that_a_record_lacks_come_from_the_checkpoint(tmp_path, there):
     assert read_epochs(tmp_path) == epochs(4)
 
 
-def test_the_pace_counts_what_happens_between_epochs(tmp_path):
-    path = new_record(tmp_path)
-
-    def pace(*events):
-        record(path, *events)
-        return read_run(path).pace
-
-    def at(epoch, moment):
-        return "epoch", Epoch(epoch, 1.0, {}, 0.5).record() | {"time": moment}
-
-    assert pace(("start", {}), at(1, 50.0)) is None
-    assert pace(at(2, 60.0), at(3, 70.0)) == 10.0
-    assert pace(("resume", {"epoch": 2}), at(3, 1000.0)) is None
-    assert pace(at(4, 1004.0), at(7, 1012.0)) == 3.0
-    assert abs(read_run(path).heard - time.time()) < 60
-
-
 @pytest.mark.parametrize(
     "line",
     [

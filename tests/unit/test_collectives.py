@@ -1,6 +1,5 @@
 """Reductions in pieces, among threads that stand in for ranks."""
 
-import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
@@ -13,8 +12,6 @@ from gcnmpi.kernels.host.scipy_ import SciPyKernel
 from gcnmpi.mpi import collectives, comm
 from gcnmpi.mpi.collectives import Group, reduction_scratch
 from gcnmpi.mpi.reduction import shared_device
-from gcnmpi.options.kernel import KERNELS
-from gcnmpi.options.scheme import TRANSPORTS
 
 SIZE, AT_ONCE = 3, 64
 
@@ -92,35 +89,6 @@ def test_devices_of_their_own():
         ([("a", one), ("a", None)], none),
     ):
         assert getattr(shared_device(seats), "message", None) == message
-
-
-class Recording:
-    """Stands for a communicator of two ranks, and notes the names of what is called."""
-
-    size, rank = 2, 0
-
-    def __init__(self):
-        self.called = []
-
-    def __getattr__(self, name):
-        return lambda *_: self.called.append(name)
-
-
-def test_devices_memory_goes_into_messages_and_blocking_collectives_only(monkeypatch):
-    monkeypatch.setattr(collectives, "row_type", contextlib.nullcontext)  # it needs MPI to run
-    direct = {name for name in TRANSPORTS if TRANSPORTS.get(name).takes_devices}
-    assert direct == {"persistent", "isend"}
-    kernel, staged = KERNELS.get("scipy")(np.float64), {}
-    message = kernel.message
-    kernel.message = lambda array, staged=False: asked.append(staged) or message(array)
-    for call in ("all_reduce", "start_all_reduce", "broadcast", "start_broadcast", "reduce"):
-        asked, comm = [], Recording()
-        arguments = () if "all" in call else (0,)
-        getattr(Group(comm, kernel, Traffic(), Phases()), call)(np.ones(3), *arguments)
-        for name in comm.called:
-            staged[name] = asked
-    background = {"Iallreduce": [True], "Ibcast": [True]}
-    assert staged == {"Allreduce": [False], "Bcast": [False], "Reduce": [False], **background}
 
 
 @pytest.mark.parametrize("rows", [(0, 0, 0), (1, 0, 2), (3, 3, 3), (0, 50, 1), (20, 31, 17)])

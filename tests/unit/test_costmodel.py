@@ -123,17 +123,6 @@ def test_passes_over_matrices_by_hand():
     assert idle == 8 * (5 * 60 + 3 * 30 + 3 * 60 + update)
 
 
-def test_moments_of_batch_norms_are_reduced_too():
-    config = dataclasses.replace(CONFIG, model=dataclasses.replace(CONFIG.model, norm="batch"))
-    slow = machine(latency_intra=1.0)
-    plain, normed = (predict(case_of(work_of(c, 8), slow)) for c in (CONFIG, config))
-    # Two numbers of each of 6 columns, twice forward and once back; weight, bias and running
-    # moments, whose gradients are 0.
-    assert normed.reduced_bytes - plain.reduced_bytes == 8 * (3 * 2 * 6 + 4 * 6)
-    assert plain.phases["reduce"] == 1 + 608e-9
-    assert normed.phases["reduce"] == pytest.approx(4 + 1088e-9)
-
-
 def test_memory_by_hand():
     numbers = 8 * 6 + 6 + 6 * 3 + 3
     # Features 8; H·W and Z of both layers, where gradients go too; the loss twice 5 rows of 3.

@@ -110,12 +110,6 @@ def test_a_run_whose_loss_rose_far_above_its_first_diverged():
     assert "lower train.lr, which is 1000" in told(1.9, 540931.2)
 
 
-def test_a_page_has_the_name_of_one():
-    for line in ("gcnmpi report D", "gcn-partition compare G"):
-        error = complaint(f"{line} --html page.txt")
-        assert error.hint == "such as --html page.html"
-
-
 def test_config_tells_a_key_or_a_table_of_keys():
     said = CliRunner().invoke(cli, ["config", "model.norm"]).output
     assert said.startswith('model.norm = "none"\n    ')

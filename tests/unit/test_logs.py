@@ -41,16 +41,6 @@ def record_of(path, *numbers):
     write.check()
 
 
-def test_csv_has_a_line_for_each_epoch(tmp_path):
-    record_of(tmp_path / "run.jsonl", 1, 2)
-    rows = list(csv.DictReader((tmp_path / "epochs.csv").open()))
-    assert list(rows[0]) == [
-        "epoch", "loss", "val_accuracy", "test_accuracy", "seconds", "time",
-    ]  # fmt: skip
-    assert [row["epoch"] for row in rows] == ["1", "2"]
-    assert (rows[1]["loss"], rows[1]["test_accuracy"], rows[1]["time"]) == ("0.5", "", "102.0")
-
-
 def test_a_run_that_goes_on_has_every_epoch_once(tmp_path):
     pytest.importorskip("tensorboardX")
     path = tmp_path / "run.jsonl"

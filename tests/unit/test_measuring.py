@@ -1,45 +1,13 @@
 """Parts of measurements: turns, medians, the cache model, records, samples of phases."""
 
-from collections import OrderedDict
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
 import scipy.sparse as sp
 
 from gcnmpi.bench.movement import csr_bytes, misses, movement
 from gcnmpi.bench.rounds import Spread, ratios, spread
 from gcnmpi.run.ranks_record import PhaseSamples
-
-
-def lru_misses(ids, size: float, passing: float, cache_bytes: float) -> int:
-    """The exact count, for what streams by as for what is accessed."""
-    cache: OrderedDict = OrderedDict()
-    held = missed = 0
-    for number, wanted in enumerate(ids):
-        missed += wanted not in cache
-        for key, nbytes in ((wanted, size), (f"stream {number}", passing)):
-            held += 0 if key in cache else nbytes
-            cache[key] = nbytes
-            cache.move_to_end(key)
-        while held > cache_bytes:
-            held -= cache.popitem(last=False)[1]
-    return missed
-
-
-STREAMS = {
-    "uniform": lambda random: random.integers(0, 500, 20_000),
-    "hubs": lambda random: (500 * random.random(20_000) ** 4).astype(int),
-    "near": lambda random: np.arange(20_000) // 40 + random.integers(0, 60, 20_000),
-}
-
-
-@pytest.mark.parametrize("name", STREAMS)
-@pytest.mark.parametrize("cache", [2_000, 8_000, 20_000])
-def test_the_cache_model_is_close_to_a_simulation(name, cache):
-    ids = STREAMS[name](np.random.default_rng(1))
-    exact = lru_misses(ids.tolist(), 64, 16, cache)
-    assert misses(ids, 64, 16, cache) == pytest.approx(exact, rel=0.05, abs=20)
 
 
 def test_the_ends_of_the_cache_model():

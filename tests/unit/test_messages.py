@@ -9,11 +9,7 @@ from kernel_cases import needs_native
 
 from gcnmpi.core import rng
 from gcnmpi.core.precision import EXACT, FORMATS, PRECISIONS, format_of, row_bytes
-from gcnmpi.core.volume import Kept, Volume
 from gcnmpi.options.kernel import KERNELS
-from gcnmpi.schemes.forecast import Facts
-from gcnmpi.schemes.p2p import P2PForecast
-from gcnmpi.schemes.replicated import NeededForecast
 
 KEYS = 7, 3, 2**32 + 5  # seed, epoch, stream
 
@@ -189,23 +185,3 @@ def test_bytes_of_rows():
     assert format_of(EXACT, 8, 4) is format_of("int8", 1, 4) is format_of("bf16", 0, 4) is None
     assert row_bytes("int8", 1, 4) == 4
     assert format_of("int8", 2, 4) is format_of("int8", 1, 8) is FORMATS["int8"]
-
-
-@pytest.mark.parametrize(("precision", "row"), [("fp32", 160), ("bf16", 80), ("int8", 44)])
-def test_forecasts_by_hand(precision, row):
-    metrics = {"rows": [50, 51], "nnz": [600, 603], "send_rows": [7, 9], "recv_rows": [9, 7],
-               "send_messages": [1, 1], "recv_messages": [1, 1]}  # fmt: skip
-    facts = Facts(101, 1203, False, True, 2, 4, metrics, precision=precision)
-    forecast = P2PForecast(2, facts)
-    assert forecast.volume(0, "aggregate", 1, 40) == Volume(7 * row, 9 * row, 1)
-    assert forecast.volume(0, "fold", 1, 40) == Volume(9 * row, 7 * row, 1)
-    memory = 16 * 160 + (16 * row if precision != "fp32" else 0)
-    assert forecast.buffers(0, "aggregate", 1, 40) == memory
-    # Rows that are read in memory have all their bytes; here from the only neighbour.
-    near = P2PForecast(2, facts, {0: Kept(7, 1, 9, 1)})
-    assert near.volume(0, "aggregate", 1, 40) == Volume(shared=9 * 160)
-    assert near.volume(0, "aggregate_t", 1, 40) == Volume(shared=7 * 160)
-    # Two blocks of two copies each: the sum over copies is exact.
-    copies, whole = NeededForecast(4, 2, facts, received={0: (0, 0)}), 2 * 50 * 160 // 2
-    assert copies.volume(0, "aggregate", 1, 40) == Volume(7 * row + whole, whole, 1 + 2)
-    assert copies.volume(0, "expand", 1, 40) == Volume(7 * row, 9 * row, 1)

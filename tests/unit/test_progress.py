@@ -1,14 +1,8 @@
 """Progress in a log and of long commands: lines by time, what is left, what is a terminal."""
 
-import os
-import pty
-import subprocess
-import sys
 import threading
 from itertools import pairwise
 from types import SimpleNamespace
-
-import pytest
 
 from gcnmpi.options.config import from_table
 from gcnmpi.report.progress import Progress, shown_metrics
@@ -68,53 +62,6 @@ def test_the_metric_that_chooses_is_shown_and_no_other(capsys):
     assert shown_metrics(Epoch(1, 1.0, values, 0.1)) == ["train rmse 1235", "val rmse 0.500"]
     assert shown_metrics(Epoch(1, 1.0, {"val_accuracy": 0.5}, 0.1)) == ["val 0.500"]
     assert shown_metrics(Epoch(1, 1.0, {}, 0.1)) == []
-
-
-ASKED = "import sys; from partition.terminal import on_terminal; print(on_terminal(sys.stdout))"
-BOLD = "from partition.terminal import console; console().print('it', style='bold')"
-
-
-@pytest.fixture
-def in_terminal():
-    """The output of bash in a terminal; its name is that of the launcher of an Open MPI rank."""
-
-    def run(script: str, **environment: str) -> str:
-        ours, theirs = pty.openpty()
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "NO_C", "FORC"))}
-        variables = clean | {"TERM": "xterm", "PYTHON": sys.executable} | environment
-        process = subprocess.run(
-            ["bash", "-c", script], env=variables, stdout=theirs, stdin=theirs, stderr=theirs,
-            check=False, timeout=60,
-        )  # fmt: skip
-        os.close(theirs)
-        text = b""
-        while piece := _read(ours):
-            text += piece
-        os.close(ours)
-        assert process.returncode == 0, text
-        return text.decode().replace("\r\n", "\n")
-
-    return run
-
-
-def _read(file: int) -> bytes:
-    try:
-        return os.read(file, 1 << 16)
-    except OSError:  # nobody has the other end any more
-        return b""
-
-
-def test_output_is_for_a_terminal_if_it_and_the_launchers_of_ranks_are(in_terminal):
-    rank = f'OMPI_COMM_WORLD_RANK=0 "$PYTHON" -c "{ASKED}"'
-    # A launcher whose own output is a file gives its rank the terminal all the same.
-    asked, bold = f'"$PYTHON" -c "{ASKED}"', f'"$PYTHON" -c "{BOLD}"'
-    script = (
-        f"{rank}; exec 3>&1; ( {rank} >&3; true ) > /dev/null; TERM=dumb {asked}; {asked} | cat"
-    )
-    script += f"; {bold}; NO_COLOR=1 {bold}"
-    assert in_terminal(script).split("\n") == [
-        "True", "False", "False", "False", "\x1b[1mit\x1b[0m", "it", ""
-    ]  # fmt: skip
 
 
 def test_a_log_gets_a_line_now_and_then(capsys):

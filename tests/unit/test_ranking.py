@@ -15,16 +15,15 @@ from gcnmpi.options.config import from_table, read_config
 from gcnmpi.options.scheme import SCHEMES, SummaOptions
 from gcnmpi.planner import auto, ranking
 from gcnmpi.planner.auto import resolved_grid
-from gcnmpi.planner.by_ranks import counted_rows, crossovers, predicted_rows, table, write_csv
+from gcnmpi.planner.by_ranks import counted_rows, crossovers, table, write_csv
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Setting, candidates, rank_schemes
 from gcnmpi.run.checkpoint import flat
 from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.p2p import P2PForecast
-from partition.errors import UserError
 from partition.graph.graph import Graph
 from partition.graph.metrics import measure
-from partition.graph.store import open_graph, read_partition, write_graph
+from partition.graph.store import open_graph, write_graph
 from partition.pipeline.adding import add_partition
 
 N = 600
@@ -59,23 +58,6 @@ def setting(path, machine=None, limit=math.inf, **tables):
 def only_p2p(path, size, limit=math.inf, **options):
     rows = setting(path, limit=limit, scheme={"exchange": "rows"})
     return rank_schemes(rows, size, schemes=["p2p"], **options)[0]
-
-
-def test_a_better_partition_receives_less_and_comes_first(path):
-    first, second = only_p2p(path, 2)
-    assert first.candidate.partition.name == "block-2"
-    assert second.candidate.partition.name == "rp-2"
-    assert first.cost.received == 0 < second.cost.received
-    assert first.cost.seconds < second.cost.seconds
-
-
-def test_bytes_are_those_of_the_partition(path):
-    (line,) = only_p2p(path, 2, partitions=["rp-2"])
-    metrics = read_partition(path, "rp-2").metrics["in"]
-    # Features are constant: the second layer alone, 5 columns wide, forward and back.
-    assert line.cost.received == 4 * 5 * max(
-        sent + received for sent, received in zip(metrics.send_rows, metrics.recv_rows, strict=True)
-    )
 
 
 def test_without_a_partition_random_rows_are_estimated(path):
@@ -150,11 +132,6 @@ def test_as_much_of_the_states_of_arcs_is_kept_as_a_rank_may_take(path):
         assert planned("auto", size) == planned(name, size) == (*planned(name)[:3], False)
         assert planned(f"{size}B")[:2] == (name, size)
     assert planned("auto", sizes[-1] - 1)[::3] == ("least", True)
-
-
-def test_a_partition_that_no_scheme_takes(path):
-    with pytest.raises(UserError, match="'block-4' has 4 parts: no scheme takes that on 3 ranks"):
-        rank_schemes(setting(path), 3, schemes=["p2p"], partitions=["block-4"])
 
 
 def test_schemes_whose_partition_is_not_there_can_be_skipped(path):
@@ -245,14 +222,6 @@ def test_mistakes_on_the_command_line(path):
         refuses(says, plan, path, "-P", 2, *words)
 
 
-def test_a_graph_without_features_can_be_planned_with_assumed_ones(path):
-    bare = path.with_name("bare.graph")
-    write_graph(bare, dataclasses.replace(two_rings(), features=None, labels=None), source={})
-    refuses("has no features", plan, bare, "-P", 2)
-    widths = json.loads(plan(bare, "-P", 2, "--features", 9, "--classes", 4, "--json"))
-    assert widths["widths"] == [9, 16, 4]
-
-
 def test_options_that_are_given_leave_other_variants_out(path):
     asked = setting(path, scheme={"replication": 2, "sparse": True})
     found, _ = rank_schemes(asked, 4, schemes=["replicated", "p2p"])
@@ -298,14 +267,6 @@ def test_a_table_and_a_file(tmp_path):
     write_csv(ROWS, tmp_path / "v.csv")
     with open(tmp_path / "v.csv") as file:
         assert [line["received"] for line in csv.DictReader(file)][:2] == ["10", "8"]
-
-
-def test_the_best_of_each_kind(path):
-    rows, _ = predicted_rows(setting(path), [2, 3], ["p2p"])
-    found = {(each["ranks"], each["partition"]): each["received"] for each in rows}
-    random = {(2, "random rows"), (3, "random rows")}
-    assert set(found) == {(2, "block"), (2, "rp"), *random}
-    assert found[2, "block"] == 0
 
 
 def test_records_of_runs(tmp_path):

@@ -60,19 +60,6 @@ def test_hashes_never_change():
     assert found == [[3430199384, 3030134421], [386332588, 3240458253], [4016149809, 2463433816]]
 
 
-def test_hashes_are_uniform():
-    values = hashes(1, 1, 1, np.arange(1500), np.arange(200)).ravel()
-    counts = np.bincount(values >> np.uint32(24), minlength=256)
-    expected = len(values) / 256
-    chi = ((counts - expected) ** 2 / expected).sum()
-    assert abs(chi - 255) < 5 * np.sqrt(2 * 255)
-    for bit in range(32):
-        share = np.mean((values >> np.uint32(bit)) & np.uint32(1))
-        assert abs(share - 0.5) < 4 * 0.5 / np.sqrt(len(values)), bit
-    # Among 300,000 of 2^32 values a birthday gives about ten pairs.
-    assert len(values) - len(np.unique(values)) < 40
-
-
 def test_the_threshold_at_its_ends():
     assert rng.threshold(0.0) == 0  # nothing is below it: nothing is dropped
     assert rng.threshold(0.5) == 2**31

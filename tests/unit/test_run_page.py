@@ -4,7 +4,6 @@ import json
 import re
 
 import numpy as np
-import pytest
 from made_runs import make_run
 from refusals import refuses
 
@@ -129,16 +128,6 @@ def test_the_best_is_marked_within_one_graph_and_over_seeds(tmp_path):
     assert "<b>" not in page
 
 
-def test_ranks_beyond_what_a_figure_shows_are_taken_together(tmp_path):
-    run = facts(make_run(tmp_path / "wide", 5, 200))
-    found = {figure.key: figure for figure in report_figures([run])}
-    assert found["bytes"].values.shape == (50, 50)
-    assert "A cell is 4 × 4 ranks." in found["bytes"].about
-    assert np.nansum(found["bytes"].values) == pytest.approx(run.pairs.sum() / 1e6)
-    assert len(found["phases"].columns) == 100
-    assert found["phases"].columns[1] == "ranks 2 to 3"
-
-
 def test_a_record_of_an_earlier_version_has_less_to_show(tmp_path):
     def older(record):
         for name in ("of_ranks", "rank_phases", "samples"):
@@ -203,15 +192,3 @@ def test_damaged_fields_are_told(tmp_path):
 
         changed(run, damaged)
         refuses("is damaged", facts, run)
-
-
-def test_samples_of_other_ranks_do_not_count_after_a_resume(tmp_path):
-    def resumed(record):
-        for sample in record.get("samples", []):
-            if sample["epoch"] < 20:
-                sample["seconds"] = {name: [1.0] * 7 for name in sample["seconds"]}
-        return record
-
-    run = facts(changed(make_run(tmp_path / "run"), resumed))
-    assert all(len(sample.of(["spmm"])) == 4 for sample in run.samples)
-    assert run.samples[0].epoch >= 20

@@ -76,21 +76,6 @@ def test_compiled_and_in_numpy_are_the_same_arcs(monkeypatch, name, own):
             np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("own", ["", "many=2; none=0", "few=-1;many=1"])
-def test_at_the_most_the_fan_out_of_each_relation_is_drawn(own):
-    entries, row, relation, _ = arcs_of()
-    drawing = sampler("neighbor", "4", own)
-    limits = drawing.fanouts_of(0, np.arange(COUNT))
-    every = sp.coo_array((np.ones(len(row)), (row, relation)), shape=(OWN, COUNT)).toarray()
-    most = np.where(limits < 0, every, np.minimum(every, limits))
-    for epoch in range(20):
-        _, arcs = entries.kept(drawing, (epoch, 0, 0), np.arange(OWN))
-        assert len(np.unique(arcs.some)) == len(arcs.some)
-        ends = row[arcs.some], relation[arcs.some]
-        drawn = sp.coo_array((np.ones(len(ends[0])), ends), shape=(OWN, COUNT)).toarray()
-        np.testing.assert_array_equal(drawn, most)
-
-
 @pytest.mark.parametrize("name", ["neighbor", "labor", "vertex", "everything"])
 def test_the_mean_of_sampled_means_is_that_of_each_relation(name):
     entries, row, relation, column = arcs_of()

@@ -11,10 +11,9 @@ from refusals import refuses
 from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.initial import initial
 from gcnmpi.nn.spellings import guessed, spelled
-from gcnmpi.nn.state import ends_of, from_gcn, in_file, to_parameters, to_state
-from gcnmpi.options.config import from_table, load_config, read_config, table_of
-from gcnmpi.run.weights import as_trained, read_weights
-from gcnmpi.run.weights_file import write_weights
+from gcnmpi.nn.state import ends_of, from_gcn, to_parameters, to_state
+from gcnmpi.options.config import from_table, load_config
+from gcnmpi.run.weights import read_weights
 from partition.errors import UserError
 from partition.tensor_files import read_tensors
 
@@ -65,14 +64,6 @@ def test_parameters_come_back(name):
     assert ends_of(partial(network_of, model), state) == (7, 3, 2 * (name in OF_ARCS))
 
 
-def test_parts_lie_side_by_side_in_one_array():
-    network = network_of(config_of("gcn").model, 7, 3)
-    arrays = weights_of(network)
-    state = to_state(network, arrays)
-    assert state["lin.weight"].shape == (3, 9)
-    np.testing.assert_array_equal(state["lin.weight"][:, 4:].T, arrays["lin.weight.1"])
-
-
 def test_a_constant_may_be_missing_but_not_another_one():
     network = network_of(config_of("gin").model, 7, 3)
     state = to_state(network, weights_of(network))
@@ -95,42 +86,11 @@ def test_what_does_not_fit_is_refused():
         refuses(says, to_parameters, network, {n: a for n, a in state.items() if a is not None})
 
 
-@pytest.mark.parametrize("name", list(MODELS))
-def test_a_file_of_another_program_is_read_as_the_network_that_is_configured(name, tmp_path):
-    network = network_of(config_of(name).model, 7, 3)
-    np.savez(tmp_path / "w.npz", **to_state(network, weights_of(network)))
-    found = read_weights(tmp_path / "w.npz", config_of(name))
-    assert found.widths == network.widths
-    assert found.parameters.keys() == network.parameters.keys()
-    taken = as_trained(found, config_of(name), ("model.name",), "in")
-    assert taken.model == config_of(name).model
-
-
 def test_a_file_of_another_network_than_is_configured_is_refused(tmp_path):
     network = network_of(config_of("gat").model, 7, 3)
     np.savez(tmp_path / "w.npz", **to_state(network, weights_of(network)))
     refuses("not those of the configured mlp", read_weights, tmp_path / "w.npz", config_of("mlp"))
     refuses("is not a weight of a GCNConv layer", read_weights, tmp_path / "w.npz", load_config())
-
-
-@pytest.mark.parametrize("name", list(MODELS))
-def test_a_file_of_this_program_names_its_network(name, tmp_path):
-    config = config_of(name)
-    network = network_of(config.model, 7, 3)
-    facts = {
-        "format": "gcnmpi-weights",
-        "version": 1,
-        "model": table_of(config)["model"],
-        "widths": list(network.widths),
-        "graph": table_of(config)["graph"] | {"direction": "in"},
-    }
-    write_weights(tmp_path / "w.npz", to_state(network, weights_of(network)), facts)
-    found = read_weights(tmp_path / "w.npz", load_config())
-    taken = as_trained(found, load_config(), (), "in")
-    assert taken.model == config.model
-    other, given = read_config(None, ["model.name=sage" if name != "sage" else "model.name=gcn"])
-    with pytest.raises(UserError, match=r"model.name = .* here"):
-        as_trained(read_weights(tmp_path / "w.npz", other), other, given, "in")
 
 
 # Stacks of GCNConv layers under names of another program.
@@ -161,23 +121,14 @@ def test_weights_that_are_not_a_stack_of_convolutions():
         ({"convs.0.lin.weight": np.ones((2, 3)), "convs.0.bias": np.ones(3)}, "do not fit"),
         ({"conv1.lin.weight": np.ones((2, 3)), "conv1.att_src": np.ones((1, 2))}, "att_src"),
         ({"convs.0.lin.weight": np.ones((2, 3)), "convs.01.lin.weight": np.ones((2, 2))}, "01"),
-        (
-            {"convs.0.lin.weight": np.ones((2, 3)), "other.0.bias": np.ones(2)},
-            "two stacks of layers: 'convs.' and 'other.'",
-        ),
+        ({"convs.0.lin.weight": np.ones((2, 3)), "other.0.bias": np.ones(2)}, "two stacks of"),
         # The width of what is left out is that of its neighbours.
         ({f"convs.{k}.lin.weight": np.ones((2, 2)) for k in (0, 2)}, "layer 1 of the weights is"),
         ({f"convs.{k}.lin.weight": np.ones((2, 2)) for k in (2, 3)}, "layer 1 of the weights is"),
+        ({f"convs.{k}.lin.weight": np.ones((2, 3)) for k in (0, 1)}, "shapes of layer 1"),
         (
-            {"convs.0.lin.weight": np.ones((2, 3)), "convs.1.lin.weight": np.ones((2, 3))},
-            "shapes of layer 1",
-        ),
-        (
-            {
-                "convs.0.lin.weight": np.ones((2, 3)),
-                "convs.0.bias": np.ones(2),
-                "convs.1.lin.weight": np.ones((4, 2)),
-            },
+            {f"convs.{k}.lin.weight": np.ones((2, 2)) for k in (0, 1)}
+            | {"convs.0.bias": np.ones(2)},
             "only some have a bias",
         ),
     ):
@@ -203,35 +154,3 @@ def test_names_and_shapes_show_the_network(case):
     if found.get("linear_after"):
         expected.pop("out_heads", None)
     assert found == expected
-
-
-def test_missing_arrays_are_called_as_their_neighbours_in_the_file():
-    called = {"convs.0.lin.weight": "net.conv1.lin.weight", "convs.1.bias": "net.conv2.bias"}
-    assert in_file("convs.1.lin.weight", called) == "net.conv2.lin.weight (convs.1.lin.weight)"
-    assert in_file("convs.0.bias", called) == "net.conv1.bias (convs.0.bias)"
-    assert in_file("convs.1.att", called) == "net.conv2.att (convs.1.att)"
-    assert in_file("lin.weight", called) == "lin.weight"
-
-
-@pytest.mark.parametrize("name", ["gine", "transformer-plain", "gatedgcn", "pna", "pna-towers"])
-def test_files_have_the_arrays_of_pytorch_geometric(name):
-    """All of them, as a strict ``load_state_dict`` asks for: zeros for those that nothing reads."""
-    model = from_table(tomllib.loads(NETWORKS[name])).model
-    network = network_of(model, 5, 3, 2)
-    state = to_state(network, {n: initial(p, 0) for n, p in network.parameters.items()})
-    theirs = spelled(read_tensors(FOREIGN / f"{name}.pt")).arrays
-    assert {n: a.shape for n, a in state.items()} == {n: a.shape for n, a in theirs.items()}
-    for array in network.unread:
-        assert not state[array].any()
-    assert to_parameters(network, theirs).keys() == network.parameters.keys()
-
-
-def test_a_mesh_network_is_seen():
-    for more in ({}, {"bias": False}):
-        model = from_table(
-            {"model": {"name": "mgn", "hidden": [8] * 3, "mlp_layers": 1, **more}}
-        ).model
-        network = network_of(model, 5, 3, 2)
-        state = to_state(network, {n: initial(p, 0) for n, p in network.parameters.items()})
-        shown = {"name": "mgn", "hidden": (8, 8, 8), "mlp_layers": 1, **more}
-        assert guessed(spelled(state).arrays) == shown

@@ -11,7 +11,6 @@ from refusals import refuses
 
 from gcnmpi.cluster.doctor import Link, Seat, judge
 from gcnmpi.cluster.submit import JOB, PARTITION_SCRIPT, SCRIPT
-from gcnmpi.report.machines import print_findings
 from gcnmpi.report.status import ask_to_stop, print_status, status
 from gcnmpi.run.claims import STOP
 from partition.locks import Holder, folder_lock
@@ -133,15 +132,6 @@ def test_of_a_partition_that_could_not_be_made(folder, capsys, queue, past, says
     text = said(run, capsys)
     assert says in text
     assert f"see {run / 'slurm-6.out'}" in text
-
-
-def test_the_newest_job_of_a_folder_is_followed(folder, capsys):
-    past = "case $* in *=9*) echo 'FAILED|127:0';; *) echo 'NODE_FAIL|0:0';; esac"
-    run = folder(["start", "one"], jobs=(None, 7), squeue="true", sacct=past)
-    for number in (7, 9):
-        (run / f"slurm-{number}.out").touch()
-    assert "job 9: FAILED (exit code 127) before it wrote a record" in said(run, capsys)
-    assert status(run)["log"] == str(run / "slurm-9.out")
 
 
 def test_without_slurm(folder, tmp_path, capsys, monkeypatch):
@@ -272,13 +262,3 @@ def test_slow_networks_and_links():
     links = [link(("a", "b")), link(("b", "c")), link(("c", "d"), rate=1e9)]
     ((_, text, _),) = told(links=links)
     assert text == "c to d: 1000 MB/s, others 10000"
-
-
-def test_it_is_printed(capsys):
-    links = [link(("a", "b"))]
-    print_findings(GOOD, links, judge(GOOD[:1], [], Path(), need=99 << 30))
-    out = capsys.readouterr().out
-    assert "0-1" in out
-    assert "2.0 µs" in out
-    assert "PROBLEM: 1 ranks on a need up to 99 GiB" in out
-    assert out.endswith("1 problem\n")

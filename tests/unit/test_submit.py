@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -217,22 +216,6 @@ def test_a_partition_that_is_missing_is_a_job_before(request_for, tmp_path, slur
     assert (tmp_path / "cancelled").read_text() == "7\n"
 
 
-def test_jobs_for_one_partition_wait_for_each_other(request_for, tmp_path):
-    """And those for other graphs or partitions do not: Slurm goes by their names."""
-
-    def name_of(**change):
-        lines = prepare(replace(request_for, **change))[PARTITION_SCRIPT].splitlines()
-        assert "#SBATCH --dependency=singleton" in lines
-        return next(line for line in lines if "--job-name=" in line)
-
-    other = tmp_path / "other.graph"
-    shutil.copytree(request_for.graph, other)
-    first, again = (name_of(partition="gp-4", run=tmp_path / run) for run in "ab")
-    others = name_of(partition="gp-5"), name_of(partition="gp-4", graph=other)
-    assert first == again
-    assert len({first, *others}) == 3
-
-
 def test_the_number_of_a_job_and_a_folder_that_has_one(request_for, slurm):
     made, queued = prepare(request_for), request_for.run / SCRIPT
     for answer in ("12", "12;cluster", "3 jobs left\\n12", "Submitted batch job 12 on cluster b"):
@@ -254,18 +237,6 @@ def test_the_number_of_a_job_and_a_folder_that_has_one(request_for, slurm):
     submit(request_for, made)
     with folder_lock(request_for.run, "gcnmpi train"):  # by hand
         refuses("in use", submit, request_for, made)
-
-
-def test_runs_submitted_in_one_second_get_folders_of_their_own(graph, tmp_path, slurm, monkeypatch):
-    slurm(sbatch="echo $$", squeue="")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("gcnmpi.cli.cluster.run_name", lambda graph, partition: "x-rp-4-20260314")
-    words = [graph, "--partition", "rp-4", "--time", "5", "--json"]
-    folders = [Path(json.loads(of_line(*words))["run"]) for _ in range(4)]
-    of_line(*words, "--dry-run")
-    assert {*(tmp_path / "runs").iterdir()} == {tmp_path / folder for folder in folders}
-    for folder in folders:
-        assert f"--out {folder} " in (folder / SCRIPT).read_text()
 
 
 def test_without_slurm_it_says_so(request_for, monkeypatch, tmp_path):

@@ -8,7 +8,6 @@ import pytest
 from refusals import refuses
 
 from gcnmpi.cli import common, main
-from gcnmpi.mpi.comm import rest_until_all
 from gcnmpi.run import training
 
 COMMANDS = {
@@ -102,27 +101,3 @@ def test_ranks_with_other_words_are_refused(monkeypatch, tmp_path, name):
     refuses("rank 1 has another configuration than rank 0", job, Second(first))
     first, _ = said("doctor" if name != "doctor" else "calibrate")
     refuses("rank 1 has another command than rank 0", job, Second(first))
-
-
-def test_ranks_with_other_options_are_refused(monkeypatch, tmp_path):
-    for name, option in (
-        ("train", "--out x"),
-        ("train", "--save-best w.npz"),
-        ("train", "--resume never"),
-        ("infer", "--layer 1"),
-        ("infer", "--classes"),
-        ("verify", "--json"),
-        ("bench epoch", "--rounds 3"),
-    ):
-        monkeypatch.chdir(tmp_path)
-        _, job = said(COMMANDS[name])
-        first, _ = said(f"{COMMANDS[name]} {option}")
-        refuses(f"rank 1 has another {option.split()[0]} than rank 0", job, Second(first))
-
-
-def test_who_waits_for_rank_0_has_moved():
-    tests, moved = iter([False, False, True]), []
-    barrier = SimpleNamespace(Test=lambda: next(tests))
-    comm = SimpleNamespace(Ibarrier=lambda: barrier)
-    rest_until_all(comm, lambda: moved.append(1), seconds=0)
-    assert len(moved) == 2

@@ -106,15 +106,6 @@ def test_what_contradicts_the_weights_is_refused(path):
         refuses(says, as_trained, read_weights(path, config), config, given, "in")
 
 
-def test_settings_that_agree_and_those_of_the_computation_are_taken(path):
-    write_weights(path, STATE, FACTS)
-    settings = ["graph.normalize=row", "graph.direction=auto", "model.dropout=0.5",
-                "model.input_dropout=0.5", "model.order=combine", "dtype=float64"]  # fmt: skip
-    config, given = read_config(None, settings)
-    taken = as_trained(read_weights(path, config), config, given, "out")
-    assert (taken.model.order, taken.dtype, taken.graph.normalize) == ("combine", "float64", "row")
-
-
 def test_the_task_is_that_of_the_weights(path):
     for task, settings, found in (
         ({"name": "labels"}, [], "labels"),
@@ -171,13 +162,6 @@ def test_a_file_that_is_cut_off_is_not_taken_for_one_that_says_nothing(path):
         refuses(r"w\.npz is (truncated or )?damaged", read_weights, path, CONFIG)
     path.write_bytes(raw[:-1] + b" ")
     refuses("what it says of its network", read_weights, path, CONFIG)
-
-
-def test_an_array_that_is_there_twice_is_refused(path):
-    write_weights(path, STATE, FACTS)
-    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
-        archive.writestr("convs.0.bias.npy", b"")
-    refuses(r"holds 'convs\.0\.bias' twice", read_weights, path, CONFIG)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
