@@ -17,7 +17,7 @@ from gcnmpi.propagation.settings import asked_for
 from partition.graph.store import open_graph, write_graph
 
 
-def test_options_and_keys_are_told_apart():
+def test_options_and_keys_are_told_apart(tmp_path):
     asked = asked_for("pagerank", ["damping=0.5", "scheme.exchange=rows", "dtype=float32"])
     assert (asked.options.damping, asked.options.iterations) == (0.5, 1000)
     assert (asked.config.scheme.exchange, asked.config.dtype) == ("rows", "float32")
@@ -25,17 +25,13 @@ def test_options_and_keys_are_told_apart():
     typed = asked_for("embed", values={"weights": [1, 2.5], "graph.direction": "out"})
     assert typed.options.weights == (1.0, 2.5)
     assert typed.config.graph.direction == "out"
-
-
-def test_a_method_has_its_own_matrix_and_dtype_until_they_are_given():
-    assert asked_for("laplacian-eigenvectors").config.dtype == "float64"
-    assert asked_for("sgc").config.dtype == "float32"
+    # A method has its own matrix and dtype until they are given.
+    methods = "laplacian-eigenvectors", "sgc"
+    assert [asked_for(name).config.dtype for name in methods] == ["float64", "float32"]
     for settings, expected in ((), ("sym", False)), (("graph.self_loops=true",), ("sym", True)):
         graph = asked_for("label-propagation", settings).config.graph
         assert (graph.normalize, graph.self_loops) == expected
-
-
-def test_a_file_of_keys_may_be_that_of_a_training(tmp_path):
+    # A file of keys may be that of a training.
     file = tmp_path / "c.toml"
     file.write_text('dtype = "float64"\n[model]\nhidden = [8]\n[scheme]\nname = "bcast"\n')
     asked = asked_for("sgc", ["hops=4"], file)
@@ -58,8 +54,7 @@ def test_mistakes_in_words():
         ("embed", ["theta=1"], "--set method=prone"),
         ("laplacian-eigenvectors", ["every=5"], "has no effect without checkpoint"),
     ):
-        found = refuses(".", asked_for, method, settings)
-        assert said in str(found)
+        assert said in str(refuses(".", asked_for, method, settings))
 
 
 def test_every_method_is_in_the_documentation_and_every_option_is_described():
@@ -94,8 +89,7 @@ def test_weights_of_vertices(stored, tmp_path):
         ("", "gives no vertex a weight above 0"),
     ):
         file.write_text(text)
-        found = refuses(".", weights_of, stored, file)
-        assert said in str(found)
+        assert said in str(refuses(".", weights_of, stored, file))
 
 
 OPTIONS = {"appnp": ["predictions={}"], "correct-and-smooth": ["predictions={}"]}
@@ -131,5 +125,4 @@ def test_predictions_have_a_row_for_each_vertex(tmp_path):
         ("p.npz", 4, 0, "is no .npy"),
         ("whole.npy", 4, 0, "int64, not floating-point"),
     ):
-        found = refuses(".", predictions_of, str(tmp_path / name), n, width)
-        assert said in str(found)
+        assert said in str(refuses(".", predictions_of, str(tmp_path / name), n, width))
