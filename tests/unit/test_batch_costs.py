@@ -2,14 +2,13 @@
 
 import json
 import math
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 from command_line import plan
-from hypothesis import given
 from refusals import refuses
-from small_graphs import partitioned_graphs, random_graph
+from small_graphs import random_graph
 
 from gcnmpi.options.config import load_config
 from gcnmpi.planner.batches import expected_sizes
@@ -18,9 +17,7 @@ from gcnmpi.planner.machine import LATER, Machine
 from gcnmpi.planner.ranking import Setting, rank_schemes
 from gcnmpi.schemes.sampled_forecast import TileSizes
 from partition.errors import UserError
-from partition.graph.batch_metrics import draw_batch, measure_batch
-from partition.graph.metrics import measure
-from partition.graph.sampling import Rule, make_sampler, sides
+from partition.graph.sampling import Rule
 from partition.graph.store import open_graph, read_partition, write_graph
 from partition.pipeline.adding import add_partition
 
@@ -47,20 +44,6 @@ def path(tmp_path_factory):
 def setting(path, *settings, limit=math.inf):
     config = load_config(None, (*NETWORK, *settings))
     return Setting(open_graph(path), config, Machine(), 4, locality=False, limit=limit)
-
-
-@given(partitioned_graphs())
-def test_a_batch_of_all_vertices_is_the_whole_graph(case):
-    graph, parts, k = case
-    for direction in ("in", "out"):
-        whole = asdict(measure(graph, parts, k, direction)) | {"train": None}
-        sampler = make_sampler("vertex", graph.n, "100%", 0)
-        drawn = draw_batch(sampler, sides(graph, direction, sampler.side), 1, 0)
-        assert [asdict(layer) for layer in measure_batch(drawn, parts, k, direction)] == [whole]
-        sampler = make_sampler("neighbor", graph.n, "100%", 0, (-1, -1))
-        drawn = draw_batch(sampler, sides(graph, direction, sampler.side), 1, 0)
-        layers = measure_batch(drawn, parts, k, direction)
-        assert [asdict(layer) for layer in layers] == [whole, whole]
 
 
 def test_seconds_of_drawing_by_hand():
@@ -147,6 +130,24 @@ def test_groups_of_ranks_by_hand(path):
     refuses("a mini-batch each", Groups, setting(path))
 
 
+def test_drawing_ahead_hides_some_of_it(path):
+    def phases(ahead, free):
+        some = setting(path, "train.batches=neighbor,50,3,2", f"train.draw_ahead={ahead}")
+        some.machine = Machine(free_cores=free)
+        (line,) = rank_schemes(some, 2, schemes=["p2p"])[0]
+        assert line.cost.seconds == pytest.approx(sum(line.cost.phases.values()))
+        return line.cost.phases
+
+    shown, hidden = phases("no", 1), phases("yes", 0)
+    assert phases("auto", 0) == shown
+    assert phases("auto", 1) == hidden
+    sample, others = shown.pop("sample"), sum(shown.values())
+    # Three of the four batches are drawn ahead.
+    expected = sample - 0.6 * min(sample, others) * 3 / 4
+    assert hidden.pop("sample") == pytest.approx(expected, rel=0.02)
+    assert hidden == shown
+
+
 def test_seconds_of_asking_for_rows_by_hand(path):
     """Eight bytes for each row, and three numbers and one of each layer that are summed."""
     some = setting(path, "train.batches=neighbor,100%,3,2")
@@ -157,20 +158,6 @@ def test_seconds_of_asking_for_rows_by_hand(path):
     moved = [np.maximum(layer.send_rows, layer.recv_rows) for layer in sizes.layers]
     expected = 8 * sum(moved).max() + some.machine.all_reduce_seconds(8 * 5, 3, 4)
     assert line.cost.phases["sample"] == pytest.approx(expected)
-
-
-def test_partitions_are_ranked_and_other_schemes_left_out(path):
-    batches = setting(path, "train.batches=labor,50,3,2")
-    ranked, skipped = rank_schemes(batches, 3)
-    assert {line.candidate.partition.name for line in ranked} == {"rp-3", "block-3"}
-    assert all(line.candidate.scheme.name == "p2p" for line in ranked)
-    assert {skip.scheme for skip in skipped} >= {"bcast", "summa"}
-    (line,) = rank_schemes(batches, 2, schemes=["p2p"])[0]
-    assert line.candidate.estimated
-    assert line.cost.received > 0
-    batches = setting(path, "train.batches=labor,50,3,2", limit=1)
-    (line,) = rank_schemes(batches, 2, schemes=["p2p"])[0]
-    assert "more ranks do not help" in line.advice
 
 
 def test_the_plan_says_what_it_is_of(path):

@@ -5,8 +5,6 @@ import json
 import os
 import resource
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -387,23 +385,6 @@ def test_the_watchdog_ends_what_stands_still_and_lets_live_what_moves_or_says_so
     said = capsys.readouterr().err
     assert "rank 5 on" in said
     assert "has made no progress for 0.3 s" in said
-
-
-def test_the_watchdog_ends_a_process_that_lets_no_thread_run():
-    program = """
-import ctypes
-from gcnmpi.mpi.watch import watchdog
-
-def holds():
-    ctypes.PyDLL(None).sleep(60)
-
-with watchdog(0.5, rank=5):
-    holds()
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "error: rank 5 on" in done.stderr
-    assert "in holds" in done.stderr
 
 
 def test_processes_that_do_not_find_each_other_are_told_once():

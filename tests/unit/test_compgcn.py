@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from typed_graphs import CITES, ENDS, source_of
 
-from gcnmpi.nn.describe import network_of
-from gcnmpi.nn.initial import initial
 from gcnmpi.nn.state import to_state
 from gcnmpi.options.config import from_table
 from gcnmpi.proof.oracle import Problem
@@ -91,25 +89,6 @@ def test_the_gradient_is_the_slope_of_the_loss(options):
     ]
     slope = sum(np.sum(gradient[name] * step[name]) for name in gradient)
     assert (ends[0] - ends[1]) / (2 * h) == pytest.approx(slope, rel=1e-6)
-
-
-def shapes_of(schema, **model):
-    network = network_of(config_of(**model).model, 6, 2, relations=schema)
-    arrays = {key: initial(p, 3) for key, p in network.parameters.items()}
-    return {name: array.shape for name, array in to_state(network, arrays).items()}
-
-
-def test_weights_are_those_of_the_directions_that_there_are():
-    cites, types = Relation("paper", "cites", "paper"), ("paper", "author")
-    layer = {"loop_rel": (2, 6), "w_loop": (6, 4), "w_out": (6, 4), "bias": (4,)}
-    first = {f"convs.0.{name}": shape for name, shape in layer.items()}
-    found = shapes_of(Schema(types, (cites,)))
-    assert found.items() >= {**first, "init_rel": (1, 6), "convs.0.w_rel": (6, 4)}.items()
-    assert not [name for name in found if name.endswith((".w_in", "convs.1.w_rel"))]
-    found = shapes_of(Schema(types, (cites, cites.reverse())), bases=3)
-    wanted = {**first, "convs.0.w_in": (6, 4), "rel_wt": (2, 3), "rel_basis": (3, 6)}
-    assert found.items() >= wanted.items()
-    assert "init_rel" not in found
 
 
 def test_a_reverse_is_one_of_a_relation_that_there_is():

@@ -21,7 +21,7 @@ from gcnmpi.nn.model import aggregate_constant
 from gcnmpi.nn.operator import Finish, Operator
 from gcnmpi.nn.operators.dense import Features
 from gcnmpi.nn.operators.elementwise import Bias, Drop
-from gcnmpi.nn.operators.neighbours import Aggregate, AggregateT, MaxAggregate, Multiply
+from gcnmpi.nn.operators.neighbours import AggregateT, Multiply
 from gcnmpi.nn.program import Step
 from gcnmpi.options.config import from_table
 from gcnmpi.options.memory import Residences
@@ -192,34 +192,6 @@ def test_reading_from_a_file_begins_early_where_no_more_memory_is_taken(monkeypa
 
 
 # Biases in front of a batch norm.
-
-MEANS = (Aggregate, MaxAggregate)
-# Settings, which aggregations keep a constant, and the biases that have no effect.
-WITHOUT_EFFECT = [
-    ({"norm": "none"}, MEANS, []),
-    ({}, (), ["convs.0.bias"]),
-    ({"linear_before": True}, MEANS, ["convs.0.bias", "lin_in.bias"]),
-    ({"linear_before": True, "dropout": 0.5}, MEANS, ["convs.0.bias"]),
-    ({"hidden": [4, 4], "residual": "linear"}, (),
-     ["convs.0.bias", "convs.1.bias", "residuals.0.bias", "residuals.1.bias"]),
-    ({"hidden": [4, 4], "activation": "none"}, MEANS,
-     ["convs.0.bias", "convs.1.bias", "norms.0.module.bias"]),
-    ({"name": "gat", "linear_before": True}, MEANS, ["convs.0.bias"]),
-    ({"name": "sage", "aggregation": "max", "linear_before": True}, MEANS,
-     ["convs.0.lin_l.bias", "lin_in.bias"]),
-]  # fmt: skip
-
-
-def test_a_bias_that_a_batch_norm_takes_off_has_no_gradient():
-    for (settings, means, names), whole_rows in product(WITHOUT_EFFECT, (True, False)):
-        model = from_table({"model": {"hidden": [4], "norm": "batch", **settings}}).model
-        target = Target(ORDERS, lambda place: None, whole_rows, means=means)
-        program = compile_network(network_of(model, 6, 3), target, model)
-        found = [step.operator.bias for step in program.backward if step.name == "no_effect"]
-        assert sorted(found) == sorted(names), settings
-        summed = [step.operator.bias for step in program.backward if step.name == "column_sum"]
-        summed += [step.sums for step in program.backward if step.sums]
-        assert not {*found}.intersection(summed)
 
 
 # All configurations.

@@ -6,9 +6,7 @@ import scipy.sparse as sp
 from refusals import refuses
 
 from gcnmpi.kernels import rows
-from gcnmpi.kernels.host.scipy_ import SciPyKernel
-from gcnmpi.kernels.scaled import ScaledPattern, scales
-from gcnmpi.options.kernel import KERNELS
+from gcnmpi.kernels.scaled import scales
 from partition.graph.aggregation import normalised
 
 WAYS = ["numpy", "compiled"] if rows._native is not None else ["numpy"]
@@ -138,30 +136,3 @@ def test_numbers_of_rows_and_columns_give_the_values(random, normalize):
     values = normalised(np.ones(32 * 32), degree[row], degree[column], normalize)
     there = degree[row] > 0  # rows without a degree have no entries
     np.testing.assert_allclose((left[row] * right[column])[there], values[there], rtol=1e-15)
-
-
-@pytest.mark.skipif(rows._native is None, reason="the native kernel is not built")
-@pytest.mark.parametrize("own", [0, 13, 40])
-def test_products_without_values(random, own):
-    given = matrix(random, 25, 40)
-    left, right = random.random(25), random.random(40)
-    given.data = left[np.repeat(np.arange(25), np.diff(given.indptr))] * right[given.indices]
-    starts, columns = given.indptr.astype(np.int64), given.indices.astype(np.int32)
-    whole = ScaledPattern.of(starts, columns, 40, left, right)
-    kernel, reference = KERNELS.get("native")(np.float64), SciPyKernel(np.float64)
-    x = random.random((40, 11))
-    expected, found = reference.empty(25, 11), kernel.empty(25, 11)
-    reference.spmm(reference.sparse(given), x, expected)
-    scaled = right[:, np.newaxis] * x
-    first, others = whole.halves(own)
-    assert first.nnz + others.nnz == whole.nnz == given.nnz
-    kernel.spmm(kernel.sparse(first), scaled[:own].copy(), found)
-    kernel.spmm(kernel.sparse(others), scaled[own:].copy(), found, accumulate=True)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-    kernel.spmm(kernel.sparse(whole.rows(5, 9)), scaled, found[5:9])
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-    turned = whole.transposed()
-    y, back = random.random((25, 11)), kernel.empty(40, 11)
-    kernel.spmm(kernel.sparse(turned), turned.right[:, np.newaxis] * y, back)
-    np.testing.assert_allclose(back, given.T @ y, rtol=1e-12)
-    assert (whole.pattern() != (given != 0)).nnz == 0

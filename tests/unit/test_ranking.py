@@ -15,7 +15,7 @@ from gcnmpi.options.config import from_table, read_config
 from gcnmpi.options.scheme import SCHEMES, SummaOptions
 from gcnmpi.planner import auto, ranking
 from gcnmpi.planner.auto import resolved_grid
-from gcnmpi.planner.by_ranks import counted_rows, crossovers, table, write_csv
+from gcnmpi.planner.by_ranks import counted_rows, crossovers
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Setting, candidates, rank_schemes
 from gcnmpi.run.checkpoint import flat
@@ -113,25 +113,6 @@ def test_what_needs_too_much_memory_comes_last_with_advice(path):
     (*_, line) = only_p2p(path, 2, limit=limit)
     assert 2 < int(line.advice.split("-P ")[1]) <= 128
     assert only_p2p(path, 2, limit=1000)[0].advice.endswith("more ranks do not help")
-
-
-def test_as_much_of_the_states_of_arcs_is_kept_as_a_rank_may_take(path):
-    def planned(memory, limit=math.inf):
-        model = {"name": "mgn", "hidden": [16], "layers": 4}
-        given = setting(path, limit=limit, model=model, train={"memory": memory})
-        (line,) = rank_schemes(given, 2, schemes=["p2p"], partitions=["rp-2"])[0]
-        kept = given.case(line.candidate, 2).work.config.train.memory
-        return kept, line.cost.memory, line.cost.seconds, bool(line.advice)
-
-    _, *whole = planned("all")
-    assert planned("auto") == ("all", *whole)
-    names = ["states:1", "states:2", "least"]
-    sizes = [planned(name)[1] for name in names]
-    assert [whole[0], *sizes] == sorted({whole[0], *sizes}, reverse=True)
-    for name, size in zip(names, sizes, strict=True):
-        assert planned("auto", size) == planned(name, size) == (*planned(name)[:3], False)
-        assert planned(f"{size}B")[:2] == (name, size)
-    assert planned("auto", sizes[-1] - 1)[::3] == ("least", True)
 
 
 def test_schemes_whose_partition_is_not_there_can_be_skipped(path):
@@ -257,16 +238,6 @@ def test_the_crossover_holds_up_to_the_largest_number_of_ranks():
         {"partition": "hp", "other": "summa", "from_ranks": 64, "compared": 64},
         {"partition": "hp", "other": "bcast", "from_ranks": None, "compared": 64},
     ]
-
-
-def test_a_table_and_a_file(tmp_path):
-    lines = table(ROWS).splitlines()
-    assert lines[0] == "| scheme | partition | | P = 4 | P = 16 | P = 64 |"
-    assert "| p2p | hp | predicted | 1e-05 | 8e-06 | 7e-06 |" in lines
-    assert "| summa |  | counted | 1e-06 |  |  |" in lines
-    write_csv(ROWS, tmp_path / "v.csv")
-    with open(tmp_path / "v.csv") as file:
-        assert [line["received"] for line in csv.DictReader(file)][:2] == ["10", "8"]
 
 
 def test_records_of_runs(tmp_path):

@@ -12,12 +12,10 @@ from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.initial import initial
 from gcnmpi.nn.state import to_state
 from gcnmpi.options.config import from_table
-from gcnmpi.planner.machine import Machine
-from gcnmpi.planner.ranking import Setting, rank_schemes
 from gcnmpi.proof.oracle import Problem
 from gcnmpi.run.weights import read_weights
 from partition.graph.graph import arcs
-from partition.graph.store import open_graph, write_graph
+from partition.graph.store import write_graph
 
 FEATURES = 6
 OPTIONS = {
@@ -120,31 +118,6 @@ def test_weights_are_of_their_relations_and_features_of_types(tmp_path):
         ("wide", r"the weights take \{'paper': 2, 'author': 3\}"),
     ):
         refuses(says, gcnmpi.infer, tmp_path / f"{name}.graph", weights)
-
-
-OF_TYPES = {
-    "sage": {"name": "hetero"},
-    "gat": {"name": "hetero", "convolution": "gat"},
-    "gatv2": {"name": "hetero", "convolution": "gatv2", "relation_reduction": "mean"},
-    "hgt": {"name": "hgt", "heads": 2},
-    "rgat": {"name": "rgat", "heads": 2},
-    "compgcn": {"name": "compgcn", "bases": 2, "composition": "corr"},
-    "sehgnn": {"name": "sehgnn", "target": "paper"},
-}
-
-
-@pytest.mark.parametrize("model", OF_TYPES.values(), ids=list(OF_TYPES))
-def test_networks_of_types_are_trained_inferred_and_priced(model, tmp_path):
-    path, options = tmp_path / "g.graph", {f"model_{key}": value for key, value in model.items()}
-    write_graph(path, typed_graph(), source={})
-    options |= {"model_hidden": [4, 4], "train_epochs": 2}
-    weights = gcnmpi.train(path, out=tmp_path / "run", **options)
-    assert gcnmpi.infer(path, weights).shape == (9, 2)
-    config = from_table({"model": {"hidden": [4, 4]} | model})
-    setting = Setting(open_graph(path), config, Machine(), ranks_per_node=1)
-    ranked, _ = rank_schemes(setting, 2, schemes=["p2p", "bcast"])
-    assert len(ranked) == 2
-    assert all(one.cost.seconds > 0 for one in ranked)
 
 
 def test_options_that_do_not_fit_are_refused():

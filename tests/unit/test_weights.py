@@ -56,16 +56,6 @@ def test_a_file_is_an_npz_that_says_which_network_it_is_of(path):
     assert config.model.hidden == (2,)
 
 
-def test_names_of_classes_go_with_the_weights_however_many(path):
-    wide = {name: np.zeros((9000, *a.shape[1:]), "f") for name, a in STATE.items() if "1" in name}
-    names = [f"class {number}" for number in range(9000)]
-    write_weights(path, {**STATE, **wide}, changed(widths=[3, 2, 9000], class_names=names))
-    assert read_weights(path, CONFIG).classes == tuple(names)
-    assert read_weights(path, CONFIG).parameters.keys() == STATE.keys()
-    write_weights(path, STATE, changed(class_names=["a", "b"]))
-    refuses("its class_names are not those of its columns", read_weights, path, CONFIG)
-
-
 def test_a_decoder_finds_its_rows_of_relations_by_their_names(path):
     task = from_table(
         {"task": {"name": "links", "decoder": "distmult", "decoder_relations": 3}}
