@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from kernel_cases import USABLE, all_near, give, having, junk, kept, near, needs_native
-from one_process import LossScheme
 from refusals import refuses
 
 import gcnmpi.kernels
@@ -22,14 +21,10 @@ from gcnmpi.core import rng
 from gcnmpi.core.timing import Phases
 from gcnmpi.kernels.epilogues import Activation, Product
 from gcnmpi.kernels.interface.dense import ENTRY_LOSSES, ClassLoss, EntryLoss
-from gcnmpi.layout.place import Place
-from gcnmpi.nn.loss import SoftmaxCrossEntropy
 from gcnmpi.nn.optim import Parameters, make_optimizer
 from gcnmpi.nn.sparse_input import SparseInput
-from gcnmpi.nn.tasks.interface import Made, Targets
 from gcnmpi.options.config import from_table
 from gcnmpi.options.kernel import KERNELS, SLOWER, resolve
-from gcnmpi.options.task import ClassOptions
 from gcnmpi.proof.parts import STEPS_TOLERANCES, steps_apart
 from partition.registry import Registry
 
@@ -290,6 +285,8 @@ def test_rows_and_entries_are_picked_and_put(kernel, random):
     assert kernel.to_host(kernel.row_argmax(x)).tolist() == [1, 0, 2]  # the lowest on a tie
     assert kernel.to_host(kernel.row_max(x)).tolist() == [[3], [2], [-1]]
     assert len(kernel.to_host(kernel.row_argmax(kernel.empty(0, 3)))) == 0
+    assert kernel.total(give(kernel, np.full((10, 10), 0.5))) == 50.0
+    assert kernel.log_sum(give(kernel, np.full((4, 1), np.e))) == pytest.approx(4, rel=1e-6)
 
 
 # Dropout.
@@ -398,30 +395,6 @@ def test_losses_of_numbers_in_one_pass(kernel, random, kind, rows, over):
     }[kind]  # fmt: skip
     assert float(found) == pytest.approx(np.nansum(losses), rel=1e-5)
     near(kernel, grad, 0.5 * np.nan_to_num(slopes))
-
-
-# Of the second case, torch.nn.functional.cross_entropy and its gradient, float64, version 2.
-ENTROPIES = [
-    ([[1e17, 0.0], [0.0, 0.0], [0.0, -1.0]], [0, 1, 1], (np.log(2) + 1 + np.log1p(np.exp(-1))) / 3,
-     None),
-    ([[1.0, -2.0, 3.0], [0.5, 0.5, 0.5]], [2, 0], 0.6157287611978427,
-     [[0.05924982726750479, 0.00294987520095139, -0.062199702468456186], [-1 / 3, 1 / 6, 1 / 6]]),
-    ([[1e4, -1e4], [1e4, -1e4], [-1e4, -1e4]], [0, 1, 0], (2e4 + np.log(2)) / 3,
-     np.array([[0, 0], [1, -1], [-0.5, 0.5]]) / 3),
-]  # fmt: skip
-
-
-def test_softmax_and_its_loss_in_several_passes(kernel):
-    """As gcnmpi.nn.loss puts the pieces together, of huge and of equal logits too."""
-    for logits, labels, loss, gradient in ENTROPIES:
-        x, grad, labels = give(kernel, logits), kernel.empty(*np.shape(logits)), np.array(labels)
-        targets = Targets(labels, {"train": labels >= 0}, {"train": len(labels)})
-        facts = kernel, Place(1), x.shape[1], targets, ClassOptions()
-        of = SoftmaxCrossEntropy(Made(LossScheme(kernel, x.shape), *facts))
-        assert of(x, grad) == pytest.approx(loss, rel=1e-6)
-        if gradient is not None:
-            near(kernel, grad, np.array(gradient))
-    assert kernel.total(give(kernel, np.full((10, 10), 0.5))) == 50.0
 
 
 # Optimizer steps.
