@@ -54,38 +54,31 @@ def resolve(stored, machine=None, per_node=1, partition=None, model=None, size=2
 
 
 def test_the_shorter_epoch_is_taken(stored):
-    assert resolve(stored, "slow").exchange == "mixed"
-    assert resolve(stored, "fast").exchange == "rows"  # part 0 has more to do: a longer epoch
-    assert resolve(stored, "fast", exchange="mixed").exchange == "mixed"  # the user's own choice
-    assert resolve(stored, "slow", exchange="rows").exchange == "rows"
+    copies, old = {"name": "replicated", "size": 4}, read_partition(stored.path, "block-2")
+    for exchange, given in (
+        ("mixed", {"machine": "slow"}),
+        ("rows", {"machine": "fast"}),  # part 0 has more to do: a longer epoch
+        ("mixed", {"machine": "fast", "exchange": "mixed"}),  # the user's own choice
+        ("rows", {"machine": "slow", "exchange": "rows"}),
+        # Without a file, a thousand rows on 1 Gbit/s take longer than the ring's part takes for as
+        # many entries; on one host they take less.
+        ("mixed", {}),
+        ("rows", {"per_node": 2}),
+        # What cannot mix takes rows; copies mix where they send rows.
+        ("rows", {"machine": "slow", "model": "gat"}),
+        ("rows", {"machine": "slow", "transport": "shared"}),
+        ("rows", {"machine": "slow", "partition": dataclasses.replace(old, mixed={})}),
+        ("mixed", {"machine": "slow", **copies}),
+        ("rows", {"machine": "fast", **copies}),
+        ("rows", {"machine": "slow", "sparse": False, **copies}),
+    ):
+        assert resolve(stored, **given).exchange == exchange, given
     refuses("nothere", resolve, stored, "nothere")
-
-
-def test_without_a_file_the_machine_is_an_ordinary_one(stored):
-    # A thousand rows on 1 Gbit/s take longer than the ring's part takes for as many entries.
-    assert resolve(stored).exchange == "mixed"
-    assert resolve(stored) == resolve(stored)
-    # On one host they take less.
-    assert resolve(stored, per_node=2).exchange == "rows"
-
-
-def test_what_cannot_mix_takes_rows(stored):
-    assert resolve(stored, "slow", model="gat").exchange == "rows"
-    assert resolve(stored, "slow", transport="shared").exchange == "rows"
-    old = dataclasses.replace(read_partition(stored.path, "block-2"), mixed={})
-    assert resolve(stored, "slow", partition=old).exchange == "rows"
     other = from_table({"scheme": {"name": "summa"}})
     assert resolved_exchange(stored, None, other, 2, 1) == other.scheme
-
-
-def test_copies_mix_where_they_send_rows(stored):
-    copies = {"name": "replicated", "size": 4}
-    assert resolve(stored, "slow", **copies).exchange == "mixed"
-    assert resolve(stored, "fast", **copies).exchange == "rows"
-    assert resolve(stored, "slow", sparse=False, **copies).exchange == "rows"
     config = from_table({"scheme": {"name": "replicated", "exchange": "mixed"}})
     config = dataclasses.replace(config, scheme=dataclasses.replace(config.scheme, sparse=False))
-    source = layout.Source(stored, read_partition(stored.path, "block-2"), "in")
+    source = layout.Source(stored, old, "in")
     refuses("sends whole blocks", make_facts, source, config, layout.Demand())
 
 
@@ -132,7 +125,5 @@ def test_a_partition_for_the_mixed_exchange_that_sends_rows_is_told_of(stored, p
     assert told.endswith(
         f"gcn-partition add {stored.path} --model auto --exchange rows -k 2, then auto-2-rows"
     )
-    assert (
-        other_exchange(stored, pair[1], "in", from_table({"scheme": {"name": "bcast"}}).scheme)
-        == []
-    )
+    bcast = from_table({"scheme": {"name": "bcast"}}).scheme
+    assert other_exchange(stored, pair[1], "in", bcast) == []

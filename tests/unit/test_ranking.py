@@ -12,15 +12,12 @@ from refusals import refuses
 from small_graphs import make_folder
 
 from gcnmpi.options.config import from_table, read_config
-from gcnmpi.options.scheme import SCHEMES, SummaOptions
-from gcnmpi.planner import auto, ranking
+from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.planner.auto import resolved_grid
-from gcnmpi.planner.by_ranks import counted_rows, crossovers
+from gcnmpi.planner.by_ranks import counted_rows, crossovers, table
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Setting, candidates, rank_schemes
 from gcnmpi.run.checkpoint import flat
-from gcnmpi.schemes.interface import Entry
-from gcnmpi.schemes.p2p import P2PForecast
 from partition.graph.graph import Graph
 from partition.graph.metrics import measure
 from partition.graph.store import open_graph, write_graph
@@ -121,59 +118,16 @@ def test_schemes_whose_partition_is_not_there_can_be_skipped(path):
     assert "a partition into 3 parts" in skipped[0].reason
 
 
-# Grids: a toy scheme with two of them.
-
-
-@dataclasses.dataclass(frozen=True)
-class Grid(P2PForecast):
-    """As "p2p" on one rank; a grid that is not square sends more."""
-
-    grid: str = ""
-
-    def volume(self, rank, product, k, *sizes):
-        one = super().volume(rank, product, k, *sizes)
-        times = 10**6 if self.grid == "1x4" else 1
-        return dataclasses.replace(one, sent=times * (product == "aggregate"))
-
-
-def toy_variants(config, size):
-    return [dataclasses.replace(config, grid=grid) for grid in ("1x4", "2x2")]
-
-
-TOY = Entry(
-    None, lambda config, size, facts: Grid(size, facts, grid=config.grid), variants=toy_variants
-)
-
-
-class Table:
-    """A table of schemes with the toy and without the others."""
-
-    def get(self, name):
-        return TOY
-
-    def available(self):
-        return {"summa": None}
-
-    def keys(self, name):
-        return []
-
-    def kinds(self, name):
-        return (SummaOptions,)
-
-
-def test_the_best_grid_is_taken_for_auto(path, monkeypatch):
-    for module in (auto, ranking):
-        monkeypatch.setattr(module, "SCHEMES", Table())
-    stored = open_graph(path)
-
+def test_the_best_grid_is_taken_for_auto(path):
     def resolve(**scheme):
         config = from_table({"scheme": {"name": "summa", **scheme}})
-        return resolved_grid(stored, None, config, 4, 4)
+        return resolved_grid(open_graph(path), None, config, 4, 4)
 
-    assert resolve().grid == "2x2"
+    lines, _ = rank_schemes(setting(path, scheme={"name": "summa"}), 4, schemes=["summa"])
+    seconds = [line.cost.seconds for line in lines]
+    assert seconds == sorted({*seconds})
+    assert resolve().grid == lines[0].candidate.options["grid"]
     assert resolve(grid="1x4").grid == "1x4"  # the user's own choice
-    lines, _ = rank_schemes(setting(path), 4)
-    assert [line.candidate.options for line in lines] == [{"grid": "2x2"}, {"grid": "1x4"}]
     refuses("nothere", resolve, machine="/nothere.json")
 
 
@@ -182,70 +136,70 @@ def test_the_best_grid_is_taken_for_auto(path, monkeypatch):
 
 def test_plan_prints_a_table_and_json(path):
     text = plan(path, "-P", 2, "--memory", "1kB")
-    assert "rings: 2 ranks, 16 per node" in text
-    assert "block-2" in text
-    assert "default constants" in text
-    assert "more ranks do not help" in text
+    for line in ("rings: 2 ranks, 16 per node", "block-2", "default constants", "do not help"):
+        assert line in text
     assert "(random rows, 3)" in plan(path, "-P", 3)
     facts = json.loads(plan(path, "-P", 2, "--schemes", "p2p", "--json"))
     assert [line["partition"] for line in facts["plans"]] == ["block-2", "rp-2"]
+    assert facts["plans"][0]["received"] == 0 < facts["plans"][1]["received"]
     assert facts["widths"] == [12, 16, 5]
-
-
-def test_mistakes_on_the_command_line(path):
+    bare = path.with_name("bare.graph")
+    write_graph(bare, dataclasses.replace(two_rings(), features=None, labels=None), source={})
+    facts = json.loads(plan(bare, "-P", 2, "--features", 9, "--classes", 4, "--json"))
+    assert facts["widths"] == [9, 16, 4]
     for words, says in (
-        (["--partition", "rp-9"], "no partition|unknown partition"),
-        (["--memory", "64QB"], "--memory '64QB' is not a size"),
-        (["--machine", "/nothere.json"], "cannot read /nothere.json"),
-        (["--schemes", "p3p"], "unknown scheme 'p3p'"),
-        (["--set", "model.hiden=[3]"], "model.hiden"),
+        ([bare], "has no features"),
+        ([path, "--partition", "rp-9"], "no partition|unknown partition"),
+        ([path, "--memory", "64QB"], "--memory '64QB' is not a size"),
+        ([path, "--machine", "/nothere.json"], "cannot read /nothere.json"),
+        ([path, "--schemes", "p3p"], "unknown scheme 'p3p'"),
+        ([path, "--set", "model.hiden=[3]"], "model.hiden"),
     ):
-        refuses(says, plan, path, "-P", 2, *words)
+        refuses(says, plan, *words, "-P", 2)
 
 
 def test_options_that_are_given_leave_other_variants_out(path):
     asked = setting(path, scheme={"replication": 2, "sparse": True})
     found, _ = rank_schemes(asked, 4, schemes=["replicated", "p2p"])
     schemes = [line.candidate.scheme for line in found]
-    assert {scheme.name for scheme in schemes} == {"replicated", "p2p"}
-    copies = [scheme for scheme in schemes if scheme.name == "replicated"]
-    assert {(scheme.replication, scheme.sparse) for scheme in copies} == {(2, True)}
+    copies = {(s.replication, s.sparse) for s in schemes if s.name == "replicated"}
+    assert ({s.name for s in schemes}, copies) == ({"replicated", "p2p"}, {(2, True)})
     words = [path, "-P", 4, "--json"]
     grid = [*words, "--set", "scheme.grid=[2, 2]"]
     plans = json.loads(plan(*grid))["plans"]
     assert {p["options"].get("grid") for p in plans if p["scheme"] == "summa"} == {"2x2"}
     assert {p["scheme"] for p in plans} >= {"p2p", "bcast", "summa"}
     refuses(r"scheme\.grid is an option of schemes summa, ", plan, *grid, "--schemes", "p2p,bcast")
-    caught = refuses(".", plan, *words, "--set", "scheme.name=summa")
-    assert "--schemes summa" in caught.hint
+    assert "--schemes summa" in refuses(".", plan, *words, "--set", "scheme.name=summa").hint
 
 
-def row(ranks, scheme, received, partition="", source="predicted"):
-    return {"ranks": ranks, "scheme": scheme, "options": "", "partition": partition,
-            "source": source, "received": received, "messages": 1, "seconds": 0.1}  # fmt: skip
-
-
-ROWS = [
-    *(row(p, "p2p", r, "hp") for p, r in ((4, 10), (16, 8), (64, 7))),
-    *(row(p, "summa", r) for p, r in ((4, 5), (16, 9), (64, 4))),
-    *(row(p, "bcast", r) for p, r in ((4, 20), (16, 20), (64, 20))),
-    row(4, "summa", 1, source="counted"),
-]
+# Volumes over numbers of ranks.
 
 
 def test_the_crossover_holds_up_to_the_largest_number_of_ranks():
-    assert crossovers(ROWS) == [
+    received = {"p2p": (10, 8, 7), "summa": (5, 9, 4), "bcast": (20, 20, 20)}
+    rows = [
+        {"ranks": ranks, "scheme": scheme, "options": "", "source": "predicted", "received": one,
+         "partition": "hp" if scheme == "p2p" else "", "messages": 1, "seconds": 0.1}
+        for scheme, each in received.items() for ranks, one in zip((4, 16, 64), each, strict=True)
+    ]  # fmt: skip
+    rows.append(rows[3] | {"received": 1, "source": "counted"})
+    assert crossovers(rows) == [
         {"partition": "hp", "other": "summa", "from_ranks": 64, "compared": 64},
         {"partition": "hp", "other": "bcast", "from_ranks": None, "compared": 64},
     ]
+    lines = table(rows).splitlines()
+    assert lines[0] == "| scheme | partition | | P = 4 | P = 16 | P = 64 |"
+    assert "| p2p | hp | predicted | 1e-05 | 8e-06 | 7e-06 |" in lines
+    assert "| summa |  | counted | 1e-06 |  |  |" in lines
 
 
 def test_records_of_runs(tmp_path):
     file = tmp_path / "bench.jsonl"
     line = {"scheme": "summa", "options": {"grid": "2x2"}, "partition": None, "ranks": 4,
             "received": 7, "messages": 3, "seconds": 0.5}  # fmt: skip
-    skipped = {"scheme": "p2p", "options": {}, "partition": None, "ranks": 4, "skipped": "no"}
-    file.write_text("\n".join(["a word of mpirun", json.dumps(line), json.dumps(skipped)]))
+    lines = [json.dumps(each) for each in (line, line | {"skipped": "no"})]
+    file.write_text("\n".join(["a word of mpirun", *lines]))
     (found,) = counted_rows([file])
     assert (found["options"], found["received"], found["source"]) == ("grid 2x2", 7, "counted")
     file.write_text('{"other": 1}\n')
@@ -259,6 +213,8 @@ def test_the_command(path, tmp_path):
     assert (tmp_path / "out" / "volumes.md").read_text() in done.stdout
     assert "bcast receives less than p2p block: nowhere up to 2 ranks" in done.stdout
     with open(tmp_path / "out" / "volumes.csv") as file:
-        assert {line["scheme"] for line in csv.DictReader(file)} == {"p2p", "bcast"}
+        rows = [*csv.DictReader(file)]
+    kinds = {(each["ranks"], each["scheme"], each["partition"]) for each in rows}
+    assert {("2", "p2p", "block"), ("2", "p2p", "rp"), ("3", "p2p", "random rows")} <= kinds
     said = refused(*words, "--set", "scheme.grid=2x1", program=gcnmpi_cli)
     assert "scheme.grid is an option of" in said
