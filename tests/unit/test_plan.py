@@ -8,11 +8,15 @@ from small_graphs import partitioned_graphs
 from gcnmpi.halo.exchange import addition_matrix
 from gcnmpi.halo.plan import local_numbers, make_plan
 from gcnmpi.layout import row_order
+from gcnmpi.layout.entries import parts_of
 from gcnmpi.layout.placing import halo_of
 from gcnmpi.layout.row_order import Block
 from gcnmpi.options.scheme import ROW_ORDERS
 from partition.graph.aggregation import aggregation_matrix, from_coordinates
+from partition.graph.graph import Graph
 from partition.graph.metrics import measure
+from partition.graph.relations import Relation, VertexTypes
+from partition.graph.typed import group_count
 
 
 @given(partitioned_graphs())
@@ -99,3 +103,33 @@ def test_rows_of_one_length_stand_together_in_windows():
 def test_hubs_come_first():
     row, column = np.array([0, 1, 2, 4, 4]), np.array([3, 3, 3, 1, 0])
     assert row_order.by_degree(block_of(row, column, 6)).tolist() == [3, 0, 1, 4, 2, 5]
+
+
+# Groups of arcs of one relation into a vertex.
+
+
+@pytest.mark.parametrize("at_once", [1 << 22, 3000], ids=["counted", "of some vertices"])
+@pytest.mark.parametrize("direction", ["in", "out"])
+def test_groups_are_counted(direction, at_once, monkeypatch):
+    monkeypatch.setattr("partition.graph.typed.COUNTED_AT_ONCE", at_once)
+    random = np.random.default_rng(2)
+    n, arcs = 2000, 12_000
+    source, target = np.sort(random.integers(0, n, arcs)), random.integers(0, n, arcs)
+    kinds = random.integers(0, 3, arcs).astype(np.uint8)
+    graph = Graph(
+        np.searchsorted(source, np.arange(n + 1)),
+        target.astype(np.int32),
+        vertex_types=VertexTypes.of_counts({"a": n}),
+        relations=tuple(Relation("a", name, "a") for name in "xyz"),
+        arc_type=kinds,
+    )
+    end = target if direction == "in" else source
+    exact = len(np.unique(end * 3 + kinds))
+    slack = 0 if at_once > arcs else 0.15
+    assert group_count(graph, direction) == pytest.approx(exact, rel=slack or 1e-12)
+
+
+def test_a_group_has_its_part_of_the_arcs_that_come_its_way():
+    turned, starts = np.array([False, True, False, True]), np.array([0, 1, 3, 6, 8])
+    found = parts_of(np.array([0, 0, 0, 1]), turned, starts)
+    assert found.tolist() == [1 / 4, 1, 3 / 4, 1]
