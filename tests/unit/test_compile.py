@@ -196,28 +196,19 @@ def test_reading_from_a_file_begins_early_where_no_more_memory_is_taken(monkeypa
 
 # All configurations.
 
+EITHER = ("bias", "linear_before", "linear_after", "cache_input", "train_features", "root_weight",
+          "train_eps", "arc_features", "beta", "concat")  # fmt: skip
 OPTIONS = {
+    **{key: [True, False] for key in EITHER},
+    **{key: [0.0, 0.5] for key in ("dropout", "input_dropout", "attention_dropout")},
     "hidden": [[4], [4, 4], [4, 6, 4]],
     "norm": ["none", "layer", "batch", "l2"],
     "activation": ["relu", "elu", "gelu", "prelu", "none"],
     "residual": ["none", "identity", "linear"],
     "jk": ["none", "sum", "cat", "max"],
-    "bias": [True, False],
-    "dropout": [0.0, 0.5],
-    "input_dropout": [0.0, 0.5],
-    "linear_before": [False, True],
-    "linear_after": [False, True],
     "order": ["auto", "aggregate", "combine"],
-    "cache_input": [True, False],
-    "train_features": [False, True],
     "aggregation": ["mean", "max"],
-    "root_weight": [True, False],
-    "train_eps": [False, True],
-    "arc_features": [False, True],
-    "beta": [False, True],
     "heads": [1, 2],
-    "concat": [True, False],
-    "attention_dropout": [0.0, 0.5],
     "hops": [2, 3],
     "filter_size": [1, 3],
     "kernel_size": [1],

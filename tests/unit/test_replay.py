@@ -16,44 +16,34 @@ from partition.graph.store import open_graph, read_partition
 from partition.importing.synthetic import sbm
 
 
-def test_rates_are_fair_link_by_link():
+def test_rates_are_fair_link_by_link_and_rise_when_a_message_ends():
     # A long message over both links, one over each: the fuller link gives the long one its rate.
     links = np.array([[1, 2], [1, 0], [1, 0], [2, 0]])
-    rates = fair_rates(links, np.array([np.inf, 3.0, 10.0]))
-    np.testing.assert_allclose(rates, [1, 1, 1, 9])
+    np.testing.assert_allclose(fair_rates(links, np.array([np.inf, 3.0, 10.0])), [1, 1, 1, 9])
+    links, room = np.array([[1], [1]]), np.array([np.inf, 2.0])
+    found = [fluid_seconds(np.array(sizes), links, room) for sizes in ([1.0, 3.0], [0.0, 0.0])]
+    assert found == [2.0, 0.0]
 
 
-def test_the_end_of_a_message_makes_others_faster():
-    links = np.array([[1], [1]])
-    assert fluid_seconds(np.array([1.0, 3.0]), links, np.array([np.inf, 2.0])) == 2.0
-    assert fluid_seconds(np.zeros(2), links, np.array([np.inf, 2.0])) == 0.0
-
-
-def test_a_tree_is_narrower_to_its_core():
-    tree = FatTree(nodes=8, a_switch=4, bandwidth=1.0, taper=4.0)
+def test_a_tree_is_narrower_to_its_core_and_a_dragonfly_between_two_groups():
     ends = np.arange(4)
-    near, far = tree.links(ends, ends[::-1] ^ 1), tree.links(ends, ends + 4)
-    assert fluid_seconds(np.ones(4), near, tree.capacities) == pytest.approx(1.0)
-    assert fluid_seconds(np.ones(4), far, tree.capacities) == pytest.approx(4.0)
-
-
-def test_a_dragonfly_has_little_between_two_groups_and_more_by_a_third():
-    found = []
-    for spread in (False, True):
-        fly = Dragonfly(8, 4, 5, bandwidth=1.0, outside=0.5, spread=spread)
-        links = fly.links(np.arange(4), np.arange(4) + 4)
-        found.append(fluid_seconds(np.ones(4), links, fly.capacities))
-    assert found == pytest.approx([8.0, 4.0])  # a quarter of 2 bytes a second, or a half of it
+    tree = FatTree(nodes=8, a_switch=4, bandwidth=1.0, taper=4.0)
+    flies = [Dragonfly(8, 4, 5, bandwidth=1.0, outside=0.5, spread=s) for s in (False, True)]
+    for network, to, seconds in (
+        (tree, ends[::-1] ^ 1, 1.0),
+        (tree, ends + 4, 4.0),
+        (flies[0], ends + 4, 8.0),  # a quarter of 2 bytes a second,
+        (flies[1], ends + 4, 4.0),  # or a half of it, by a third group
+    ):
+        found = fluid_seconds(np.ones(4), network.links(ends, to), network.capacities)
+        assert found == pytest.approx(seconds)
 
 
 @pytest.fixture(scope="module")
 def setting(tmp_path_factory):
     """A graph with four random parts, on nodes of one rank."""
-    path = store(
-        tmp_path_factory.mktemp("replay") / "g.graph",
-        sbm(2000, 4, degree=8, features=16, seed=0),
-        4,
-    )
+    graph = sbm(2000, 4, degree=8, features=16, seed=0)
+    path = store(tmp_path_factory.mktemp("replay") / "g.graph", graph, 4)
 
     def make(scheme, machine):
         config = load_config(None, (f"scheme.name={scheme}", "model.hidden=[32,32]"))
