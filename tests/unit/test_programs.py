@@ -36,21 +36,8 @@ from partition.pipeline.adding import add_partition
 HERE = Path(__file__).parent / "programs"
 FEATURES, CLASSES, OF_ARCS, RELATIONS = 12, 3, 4, 3
 
-DEFAULT = (
-    "gcn",
-    "sage",
-    "gin",
-    "gat",
-    "sgc",
-    "mlp",
-    "gine",
-    "pna",
-    "mgn",
-    "rgcn",
-    "compgcn",
-    "hetero",
-)
-SETTINGS = {name: {} for name in (*DEFAULT, "gcn sparse")} | {
+# Every network as it is, and with what changes its program.
+SETTINGS = {name: {} for name in (*NETWORKS, "gcn sparse")} | {
     "gcn combine": {"order": "combine"},
     "gcn aggregate": {"order": "aggregate"},
     "gcn uncached": {"cache_input": False},
