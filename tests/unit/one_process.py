@@ -16,7 +16,7 @@ ORDERS = ("combine", "aggregate")
 
 
 class OneProcess:
-    """No communication, and no halo; it notes which products and matrices it is asked for."""
+    """No communication, and no halo; it notes which aggregations and matrices it is asked for."""
 
     orders = ORDERS
     sharded = False
@@ -48,18 +48,13 @@ class OneProcess:
         self.kernel.follow(out, epilogue)
 
     def aggregate_t(self, k, x, out, epilogue=None):
-        self.asked.append(("aggregate_t", k, x.array.shape[1]))
         out[...] = self.matrix.T @ x.array
         self.kernel.follow(out, epilogue)
 
     def combine(self, k, product):
-        name = "combine_t" if product.transposed else "combine"
-        for weight in (product.b, *(product.also or ())[1:]):
-            self.asked.append((name, k, *weight.shape))
         self.kernel.gemm_then(product)
 
     def weight_grad(self, k, x, grad, out, sums=None):
-        self.asked.append(("weight_grad", k, *out.shape))
         self.kernel.gemm(x, grad, out, ta=True)
         if sums is not None:
             self.column_sum(k, grad, sums)
@@ -77,7 +72,6 @@ class OneProcess:
         return piece
 
     def expand_input(self, share, out):
-        self.asked.append(("expand_input", 1, share.shape[1]))
         out[...] = share
 
     def share_input(self, piece, out):
@@ -132,7 +126,7 @@ class WithEntries(OneProcess):
         return sums
 
     def reduce(self, contributions):
-        self.asked.append(("reduce", 1, contributions.size))
+        pass
 
 
 class LossScheme:

@@ -111,19 +111,17 @@ def test_of_a_pair_the_one_is_taken_that_the_run_can_use(stored, pair):
 
 
 def test_a_partition_for_the_mixed_exchange_that_sends_rows_is_told_of(stored, pair):
-    rows, mixed = (from_table({"scheme": {"exchange": how}}).scheme for how in ("rows", "mixed"))
-    assert other_exchange(stored, pair[0], "in", rows) == []
-    assert other_exchange(stored, pair[1], "in", mixed) == []
-    assert other_exchange(stored, None, "in", rows) == []
-    told = other_exchange(stored, pair[1], "in", rows)
-    assert told == other_exchange(stored, pair[1], "in", mixed, whole_rows=True)
-    assert told == [
-        "partition 'two-mixed' was made for the mixed exchange, but this run sends whole rows: "
-        f"{HALF:,} at an imbalance of 0.00, not 1 at 0.50; take --partition two-rows"
-    ]
-    (told,) = other_exchange(stored, read_partition(stored.path, "lone"), "in", rows)
-    assert told.endswith(
-        f"gcn-partition add {stored.path} --model auto --exchange rows -k 2, then auto-2-rows"
+    rows, mixed, bcast = (
+        from_table({"scheme": scheme}).scheme
+        for scheme in ({"exchange": "rows"}, {"exchange": "mixed"}, {"name": "bcast"})
     )
-    bcast = from_table({"scheme": {"name": "bcast"}}).scheme
-    assert other_exchange(stored, pair[1], "in", bcast) == []
+    for of, scheme in ((pair[0], rows), (pair[1], mixed), (None, rows), (pair[1], bcast)):
+        assert other_exchange(stored, of, "in", scheme) == []
+    (told,) = other_exchange(stored, pair[1], "in", rows)
+    assert [told] == other_exchange(stored, pair[1], "in", mixed, whole_rows=True)
+    assert "'two-mixed' was made for the mixed exchange, but this run sends whole rows: " in told
+    rows_told = f"{HALF:,} at an imbalance of 0.00, not 1 at 0.50; take --partition two-rows"
+    assert told.endswith(rows_told)
+    (told,) = other_exchange(stored, read_partition(stored.path, "lone"), "in", rows)
+    words = f"gcn-partition add {stored.path} --model auto --exchange rows -k 2, then auto-2-rows"
+    assert told.endswith(words)

@@ -10,14 +10,10 @@ from small_arcs import ARC_D, CLASSES, D, SmallRun, check_oracle
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.network import Builder
-from gcnmpi.nn.operator import AT_A_TIME
-from gcnmpi.nn.operators.elementwise import Drop, Reciprocal, StopGradient
 from gcnmpi.nn.rollout import rolled_out
 from gcnmpi.nn.state import stored_shapes
 from gcnmpi.options.config import from_table
 from gcnmpi.options.frames import Frames
-from gcnmpi.proof.passes import Pass
-from gcnmpi.proof.rules import RULES
 
 FRAMES = Frames(1, 2, 1, history=2, rollout=3)  # as wide as the features, of which 2 are given
 SEVERAL = Frames(1, 2, 1, history=3, horizon=2)
@@ -96,16 +92,6 @@ def test_the_oracle_gives_the_same(case, kernel):
     check_oracle(SmallRun({"name": of_m, "hidden": [4]}, kernel, network=CASES[case]()))
 
 
-def test_what_is_0_has_no_reciprocal_and_what_stops_no_gradient():
-    run = Pass(None, None, 0, 1, {})
-    value, backward = RULES[Reciprocal](Reciprocal((0,), 2, 1), [np.array([[0.0, 4.0]])], {}, run)
-    assert value.tolist() == [[0, 0.25]]
-    assert backward(np.ones((1, 2)))[0][0].tolist() == [[0, -0.0625]]
-    value, backward = RULES[StopGradient](StopGradient((0,), 2, 1), [np.ones((1, 2))], {}, run)
-    assert value.tolist() == [[1, 1]]
-    assert not backward(value)[0][0].any()
-
-
 def test_a_rollout_by_a_loop():
     """Without dropout: each step is the network itself, on frames that are put together by hand."""
     network = network_of(model_of(hidden=[4]), D, CLASSES)
@@ -124,18 +110,6 @@ def test_a_rollout_by_a_loop():
         expected.append(last)
         window = [window[1], np.hstack([last, given[:, number : number + 1]])]
     np.testing.assert_allclose(run.model.forward(), np.hstack(expected), rtol=1e-12)
-
-
-def test_steps_drop_other_entries_and_share_what_arcs_alone_give():
-    network = rollout(PLAIN, name="mgn", hidden=[4], dropout=0.3)
-    streams = [one.stream for one in network.operators if isinstance(one, Drop)]
-    assert streams == [1, 1 + AT_A_TIME, 1 + 2 * AT_A_TIME]
-    reads = [name for one in network.operators for name in one.parameters]
-    assert reads.count("edge_encoder.model.0.weight.0") == 1
-    assert reads.count("node_encoder.model.0.weight.0") == 3
-    assert list(network.parameters) == list(
-        network_of(model_of(name="mgn", hidden=[4]), D, D, ARC_D).parameters
-    )
 
 
 def test_names_and_shapes_are_those_of_pytorch_geometric_temporal():
