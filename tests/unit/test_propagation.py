@@ -1,16 +1,14 @@
 """Options of methods, and the files that they name, before MPI starts."""
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import pytest
 from refusals import refuses
 from small_graphs import from_arcs
 
-from gcnmpi.cli.propagate import options_of_methods
 from gcnmpi.layout.runtime import Source
-from gcnmpi.options.methods import EMBEDDINGS, METHODS
+from gcnmpi.options.methods import METHODS
 from gcnmpi.propagation.checks import predictions_of, weights_of
 from gcnmpi.propagation.memory import memory
 from gcnmpi.propagation.settings import asked_for
@@ -55,19 +53,6 @@ def test_mistakes_in_words():
         ("laplacian-eigenvectors", ["every=5"], "has no effect without checkpoint"),
     ):
         assert said in str(refuses(".", asked_for, method, settings))
-
-
-def test_every_method_is_in_the_documentation_and_every_option_is_described():
-    page = Path(__file__).parents[2] / "docs" / "propagation.md"
-    text = page.read_text(encoding="utf-8")
-    described = options_of_methods()
-    for name in (*METHODS, *EMBEDDINGS):
-        assert f"`{name}`" in text, name
-    for name in METHODS:
-        options = [option.name for option in dataclasses.fields(METHODS.get(name).options)]
-        meanings = described.get(name, {})
-        assert [each.split(" = ")[0] for each in meanings] == options
-        assert all(meanings.values()), name
 
 
 @pytest.fixture

@@ -79,8 +79,8 @@ def test_glorot_depends_on_seed_and_layer_only():
     assert abs(weights.mean()) < 5 * bound / np.sqrt(3 * weights.size)
     assert abs(weights.std() * np.sqrt(3) / bound - 1) < 0.02
     np.testing.assert_array_equal(rng.glorot(0, 1, 300, 50), weights)
-    for other in (rng.glorot(1, 1, 300, 50), rng.glorot(0, 2, 300, 50)):
-        assert abs(np.corrcoef(weights.ravel(), other.ravel())[0, 1]) < 5 / np.sqrt(weights.size)
+    for seed, layer in ((1, 1), (0, 2)):
+        assert (rng.glorot(seed, layer, 300, 50) != weights).all()
     # Known answers, NumPy's Philox: the same for all versions of this program.
     np.testing.assert_allclose(
         rng.glorot(0, 1, 2, 2).ravel(),
