@@ -12,7 +12,6 @@ from gcnmpi.nn.compile.on_scheme import program_on
 from gcnmpi.options.config import from_table
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.planner.case import Case, workload
-from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import memory
 from gcnmpi.schemes.forecast import make_facts
@@ -65,15 +64,6 @@ def test_rows_of_every_space(stored, scheme, model):
         assert rows[Space.OWN] == own.sum()
         assert rows[Space.WHOLE] == own.sum() + np.count_nonzero(~own[needed])
         assert rows[Space.ENTRIES] == matrix[own].nnz  # with the diagonal, whether M has it or not
-
-
-def test_products_on_rows_of_arcs_count_these(stored):
-    flops = replace(Machine(), **dict.fromkeys(("product_call", "copy_byte"), 0.0), dense_flop=1.0)
-    case = replace(case_of(stored, {"name": "gine", "hidden": []}), machine=flops)
-    dense = predict(case).phases["dense"]
-    arcs = min(case.rows(rank, Place(0, space=Space.ENTRIES)) for rank in range(K))
-    # Features of arcs times a weight, and the gradient of that.
-    assert dense > 2 * 2 * arcs * OF_ARCS * 5
 
 
 @pytest.mark.parametrize(("name", "drops"), [("transformer", True), ("gine", False)])

@@ -207,23 +207,6 @@ def test_records_of_all_earlier_runs_are_kept_and_told_of(tmp_path, capsys):
     assert capsys.readouterr().err.count("is now run.previous.jsonl") == 3
 
 
-def test_of_several_records_of_an_epoch_the_last_counts(tmp_path):
-    path, start = new_record(tmp_path), {"ranks": 4, "partition": "hp-4"}
-    record(path, ("start", start), *lines_of(epochs(3, loss=9.0)))
-    with open(path, "a") as file:
-        file.write('{"event": "epo')  # cut off by a crash
-    assert continued_record(tmp_path, start, epochs(1, loss=9.0)) == path
-    record(path, ("resume", {"ranks": 2, "epoch": 1}), *lines_of(epochs(2, loss=1.0)[1:]))
-    run = read_run(tmp_path)
-    assert run.start == {"event": "start", "ranks": 2, "partition": "hp-4"}
-    assert [epoch["loss"] for epoch in run.epochs] == [9.0, 0.5]
-    assert (run.end, run.stop, run.resumes) == (None, None, 1)
-    record(path, ("end", {"finished": True}))
-    assert read_run(path).end == {"event": "end", "finished": True}
-    record(path, ("resume", {"epoch": 2}))
-    assert read_run(path).end is None
-
-
 @pytest.mark.parametrize("there", [None, "", "garbage\nmore\n", "another run"])
 def test_epochs_that_a_record_lacks_come_from_the_checkpoint(tmp_path, there):
     path = tmp_path / "run.jsonl"

@@ -223,18 +223,6 @@ def test_the_branches_are_all_metapaths(target, hops, reverse):
     assert sorted_rows(values[i] for i in of_branches) == sorted_rows(expected)
 
 
-# Into papers, and none.
-@pytest.mark.parametrize("ends", [ENDS, {Relation("paper", "by", "author"): [(0, 0), (1, 2)]}])
-def test_vertices_of_other_types_have_logits_of_zero(tmp_path, ends):
-    path, graph = tmp_path / "g.graph", build_typed(source_of(ends))[0]
-    write_graph(path, graph, source={})
-    options = {"model_name": "sehgnn", "model_target": "paper", "train_epochs": 2}
-    logits = gcnmpi.infer(path, gcnmpi.train(path, out=tmp_path / "run", **options))
-    papers = graph.vertex_types.range("paper")
-    assert np.all(logits[papers.start : papers.stop].any(axis=1))
-    assert not logits[papers.stop :].any()
-
-
 def test_what_does_not_fit_is_refused(tmp_path):
     graph, path = typed_graph(reverse=True), tmp_path / "g.graph"
     write_graph(path, graph, source={})

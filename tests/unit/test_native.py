@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -131,28 +130,6 @@ def test_numbers_that_are_none_stay_and_are_seen(target, dtype, random):
     kernel.follow(x, Activation())
     assert np.isnan(x[0, 0])
     assert x[0, 1:].tolist() == [0, np.inf]
-
-
-def test_two_python_threads_use_one_kernel(target, dtype, random):
-    """The scratch memory of a product is not shared by threads."""
-    kernel, shapes = NativeKernel(dtype, 2, target), [(3000, 70, 60), (2000, 100, 90)]
-    arrays = [[big(random, dtype, n, a), big(random, dtype, a, b)] for n, a, b in shapes]
-
-    def products(x, weight):
-        out, grad = kernel.empty(len(x), weight.shape[1]), kernel.empty(*weight.shape)
-        sums = kernel.empty(weight.shape[1])
-        found = []
-        for _ in range(20):
-            kernel.gemm(x, weight, out)
-            kernel.gemm_and_sums(x, out, grad, sums)
-            found.append(out.tobytes() + grad.tobytes() + sums.tobytes())
-        return found
-
-    expected = [products(*pair)[0] for pair in arrays]
-    with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(products, *zip(*arrays, strict=True)))
-    for mine, once in zip(found, expected, strict=True):
-        assert set(mine) == {once}
 
 
 def big(random, dtype, *shape):

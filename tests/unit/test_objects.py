@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import types
 import warnings
 
 import numpy as np
@@ -180,7 +178,6 @@ SPARSE = {
     "adj_t csc": lambda x, e, w: {"x": x, "adj_t": _adjacency(e.flip(0), w).to_sparse_csc()},
     "adj_t coo": lambda x, e, w: {"x": x, "adj_t": _adjacency(e.flip(0), w)},
     "adj": lambda x, e, w: {"x": x, "adj": _adjacency(e, w)},
-    "torch_sparse": lambda x, e, w: {"x": x, "adj_t": _torch_sparse(e, w)},
 }
 
 
@@ -188,22 +185,6 @@ def _adjacency(ends, weights):
     import torch
 
     return torch.sparse_coo_tensor(ends, weights, (4, 4))
-
-
-def _torch_sparse(ends, weights):
-    """A SparseTensor as torch_sparse has it, which is not installed here."""
-    storage = type("SparseStorage", (), {"__module__": "torch_sparse.storage"})
-    tensor = type("SparseTensor", (), {
-        "__module__": "torch_sparse.tensor", "sparse_sizes": lambda self: (4, 4),
-        "coo": lambda self: (self.storage._row, self.storage._col, self.storage._value),
-    })  # fmt: skip
-    for module, kind in (("", tensor), (".storage", storage), (".tensor", tensor)):
-        sys.modules[f"torch_sparse{module}"] = types.ModuleType(f"torch_sparse{module}")
-        setattr(sys.modules[f"torch_sparse{module}"], kind.__name__, kind)
-    made, made.storage = tensor(), storage()
-    parts = {"_row": ends[1], "_col": ends[0], "_value": weights, "_rowptr": None}
-    vars(made.storage).update(parts, _sparse_sizes=(4, 4))
-    return made
 
 
 @pytest.mark.filterwarnings("ignore:Sparse")
@@ -219,11 +200,7 @@ def test_sparse_tensors_from_objects_and_files_alike(tmp_path, case, of):
         data["v"].x = fields.pop("x")
         for name, value in fields.items():
             data["v", "to", "v"][name] = value
-    try:
-        torch.save(data if of == "data" else data.to_dict(), tmp_path / "d.pt")
-    finally:
-        for module in ("", ".storage", ".tensor"):
-            sys.modules.pop(f"torch_sparse{module}", None)
+    torch.save(data if of == "data" else data.to_dict(), tmp_path / "d.pt")
     run("import", tmp_path / "d.pt", tmp_path / "g.graph")
     for graph in (gcnmpi.graph.open(tmp_path / "g.graph"), gcnmpi.graph.from_object(data)):
         arcs = {tuple(ends[:, i].tolist()): i + 1.0 for i in range(5)}

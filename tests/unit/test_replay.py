@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from stored_graphs import store
 
 from gcnmpi.options.config import load_config
@@ -77,16 +76,6 @@ def test_a_reduction_is_a_ring_or_doubling(setting):
         case, tree = given.case(line.candidate, 4), FatTree(4, 4, 1e3, 1.0)
         expected = step_seconds(case)[0]["reduce"]
         assert Replay(case, tree).seconds()["reduce"] == pytest.approx(expected, rel=0.01)
-
-
-def test_rows_that_only_neighbours_need_stay_within_a_switch(setting):
-    given = setting("p2p", Machine(bandwidth_inter=1e6))
-    (line, *_), _ = rank_schemes(given, 4, schemes=["p2p"])
-    case, tree = given.case(line.candidate, 4), FatTree(4, 2, 1e6, taper=100.0)
-    near = sp.csr_array(np.kron(np.eye(2, dtype=int), [[0, 9], [9, 0]]))
-    far = sp.csr_array(near.toarray()[[2, 3, 0, 1]])
-    found = [Replay(case, tree, one).seconds()["transfer"] for one in (near, far)]
-    assert found[1] > 10 * found[0]
 
 
 @pytest.mark.parametrize("name", sorted(shipped_machines()))

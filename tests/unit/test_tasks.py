@@ -86,28 +86,6 @@ def test_losses_and_gradients_are_those_of_pytorch(options, labels, loss, second
     np.testing.assert_allclose(gradient, expected, rtol=1e-12, atol=1e-16)
 
 
-BALANCED = {"class_weights": "balanced", "label_smoothing": 0.1}
-
-
-def test_only_training_vertices_count():
-    for options, labels in (
-        (BALANCED, CLASSES), (BALANCED | {"name": "labels"}, LABELS),
-        ({"name": "regression", "loss": "huber", "huber_delta": 0.8}, NUMBERS), ({}, CLASSES),
-        (WEIGHTS, np.array([2, 0, -1, 1], np.int32)),
-    ):  # fmt: skip
-        rows = np.array([True, True, False, True])
-        loss, gradient = loss_and_gradient(options, labels, rows)
-        config = from_table({"task": options}).task
-        expected = loss_of(graph_of(labels, {"train": rows}), config)(LOGITS)
-        assert loss == pytest.approx(expected[0], rel=1e-13)
-        np.testing.assert_allclose(gradient, expected[1], rtol=1e-12, atol=1e-16)
-        assert not gradient[2].any()
-        # The gradient is the slope of the loss.
-        step, h = np.random.default_rng(0).standard_normal(LOGITS.shape), 1e-6
-        ends = [loss_and_gradient(options, labels, rows, LOGITS + s * h * step)[0] for s in (1, -1)]
-        assert (ends[0] - ends[1]) / (2 * h) == pytest.approx(np.sum(gradient * step), rel=1e-8)
-
-
 def test_labels_that_do_not_fit_are_refused():
     for options, labels, says in (
         ({"class_weights": "1,2"}, CLASSES, "has 2 weights, and there are 3 classes"),
