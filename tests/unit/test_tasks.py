@@ -8,7 +8,9 @@ import pytest
 from one_process import LossScheme
 from refusals import refuses
 from small_graphs import from_arcs
+from stored_graphs import small_graph, store
 
+import gcnmpi
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.schedules import LearningRate
 from gcnmpi.nn.tasks.drawing import drawer_of
@@ -253,3 +255,13 @@ def test_metrics_of_the_oracle_are_those_of_scikit_learn(kind, classes):
             expected[f"f1_{average}"] = metrics.f1_score(y, decided, average=average)
     for name, value in expected.items():
         assert scores.score(name, z, y) == pytest.approx(value, abs=1e-12), name
+
+
+def test_vertices_without_a_label_count_in_no_metric(tmp_path):
+    """Also where rows are cut, and whole ones are brought together."""
+    path, found = store(tmp_path / "g.graph", small_graph("directed")), []
+    for scheme in ("p2p", "summa"):
+        options = {"scheme_name": scheme, "train_epochs": 2, "task_metrics": ["f1_macro"]}
+        gcnmpi.train(path, out=tmp_path / scheme, dtype="float64", **options)
+        found.append(gcnmpi.Run(tmp_path / scheme).epochs["val_f1_macro"])
+    np.testing.assert_allclose(*found, rtol=1e-10)
