@@ -14,7 +14,6 @@ from refusals import refuses
 from test_objects import Tensor
 
 import gcnmpi
-from gcnmpi.api.data import read_data, write_data
 from gcnmpi.mpi import launch
 from gcnmpi.run.weights_file import write_weights
 from partition.importing.assemble import import_graph
@@ -173,26 +172,6 @@ def test_a_record_is_arrays(tmp_path):
     assert run.weights()["w"].tolist() == [1, 1]
     refuses("unknown weights 'bset'", run.weights, "bset")
     refuses("cannot read", gcnmpi.Run, tmp_path / "nothing")
-
-
-def test_data_come_back_as_they_were(tmp_path):
-    graph = gcnmpi.graph.from_arrays([[0], [1]], folder=tmp_path / "d.graph")
-    value = {
-        "none": None, "numbers": [1, 2.5, True, float("inf")], "pair": (1, "two"),
-        "nested": {"dict": {"a": [np.float32(0.5), np.arange(6).reshape(2, 3)]}},
-        "texts": np.array(["a", "bc"]), "path": tmp_path, "graph": graph, "empty": [],
-    }  # fmt: skip
-    write_data(tmp_path, "x", value)
-    found = read_data(tmp_path, "x")
-    assert found["numbers"] == value["numbers"]
-    assert found["pair"] == (1, "two")
-    assert found["nested"]["dict"]["a"][0] == 0.5
-    np.testing.assert_array_equal(found["nested"]["dict"]["a"][1], np.arange(6).reshape(2, 3))
-    np.testing.assert_array_equal(found["texts"], value["texts"])
-    assert (found["path"], found["empty"], found["none"]) == (tmp_path, [], None)
-    assert found["graph"].manifest == graph.manifest
-    for wrong in (object(), {1: 2}, np.array([None]), {"deep": [print]}):
-        refuses("cannot be handed from process to process", write_data, tmp_path, "y", wrong)
 
 
 def nothing():

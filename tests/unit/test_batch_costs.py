@@ -11,11 +11,9 @@ from refusals import refuses
 from small_graphs import random_graph
 
 from gcnmpi.options.config import load_config
-from gcnmpi.planner.batches import expected_sizes
 from gcnmpi.planner.groups import Groups
 from gcnmpi.planner.machine import LATER, Machine
 from gcnmpi.planner.ranking import Setting, rank_schemes
-from gcnmpi.schemes.sampled_forecast import TileSizes
 from partition.errors import UserError
 from partition.graph.sampling import Rule
 from partition.graph.store import open_graph, read_partition, write_graph
@@ -84,23 +82,6 @@ def test_a_batch_of_everything_moves_what_a_full_batch_moves(path, scheme, size)
         assert cost.phases["sample"] > 0
     assert not whole
     assert len(batches.batches.drawn) == 1
-
-
-def test_the_mean_size_of_a_batch_is_known_without_drawing(path):
-    add_partition(path, "rp", 15)
-    for batches in ("vertex,50", "vertex,100%", "cluster,rp-15,5", "cluster,rp-15,100%"):
-        some = setting(path, f"train.batches={batches}")
-        drawn = some.batches.tile_sizes()
-        found = expected_sizes(some.stored, some.config)
-        assert found.rows == pytest.approx(np.mean([one.rows for one in drawn]), abs=1)
-        # Clusters that are random have arcs between them.
-        most = 1.2 if "vertex" in batches else 4
-        assert 0.8 <= found.entries / np.mean([one.entries for one in drawn]) <= most
-    everything = TileSizes(N, some.stored.manifest.nnz + N)
-    assert found == everything == some.batches.tile_sizes()[0]
-    for batches in ("", "full", "labor,50,3,2"):
-        some = setting(path, f"train.batches={batches}")
-        assert expected_sizes(some.stored, some.config) is None
 
 
 def test_groups_of_ranks_by_hand(path):

@@ -4,7 +4,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from command_line import refused, run
 from refusals import refuses
 
 from gcnmpi.cli.main import cli
@@ -50,17 +49,6 @@ def test_the_files_that_come_along_are_valid(path):
             if name == "hidden" and found.layers:
                 expected += expected[-1:] * (found.layers - len(expected))
             assert getattr(found, name) == expected
-
-
-def test_they_are_printed_by_the_program():
-    listed = run("config", program=cli).stdout.splitlines()
-    names = [path.relative_to(FOLDER).with_suffix("").as_posix() for path in CONFIGS]
-    assert [line.split()[0] for line in listed] == sorted(names)
-    assert all(30 < len(line) <= 100 for line in listed)
-    for name in ("gcn", "gcn.toml", "tuned/cora-gat"):
-        printed = run("config", name, program=cli).stdout
-        assert printed == (FOLDER / name).with_suffix(".toml").read_text()
-    assert "did you mean 'cora'?" in refused("config", "coar", program=cli)
 
 
 def test_they_are_taken_by_name(tmp_path, monkeypatch):

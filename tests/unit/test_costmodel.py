@@ -39,46 +39,25 @@ class Toy:
     orders = ("combine",)
     own_buffers, whole_rows = True, True
     facts = SimpleNamespace(valued=False, scaled=None, itemsize=8)
-
-    def layout_of(self, place):
-        return None
-
-    def ranks(self):
-        return [0, 1]
-
-    def volume(self, rank, product, k, *sizes):
-        moved = 10 * sizes[0] if product == "aggregate" else 0
-        return Volume(0, moved, 0) if rank else Volume(moved, 0, moved > 0)
-
-    def span(self, product, k):
-        return [Span(2, 1)]
-
-    def work(self, rank, product, k, *sizes):
-        assert product in ("aggregate", "aggregate_t", "combine", "combine_t", "weight_grad")
-        return [Sparse(10, 20, 30 * (1 + rank), sizes[0])] if "aggregate" in product else []
-
-    def shape(self, rank, place, width):
-        return 10, width
-
-    def entries(self, rank):
-        return 30 * (1 + rank)
-
-    loaded = entries
-
-    def matrix_bytes(self, rank, index):
-        return self.entries(rank) * (index + self.facts.itemsize)
-
-    def scaled_bytes(self, rank, product, width):
-        return 0
-
-    def buffers(self, rank, product, k, *sizes):
-        return 0
+    layout_of = staticmethod(lambda place: None)
+    ranks = staticmethod(lambda: [0, 1])
+    span = staticmethod(lambda product, k: [Span(2, 1)])
+    shape = staticmethod(lambda rank, place, width: (10, width))
+    entries = loaded = staticmethod(lambda rank: 30 * (1 + rank))
+    matrix_bytes = staticmethod(lambda rank, index: 30 * (1 + rank) * (index + 8))
+    scaled_bytes = buffers = staticmethod(lambda rank, product, *sizes: 0)
+    weight_numbers = staticmethod(lambda rank, k, d_in, d_out: d_in * d_out)
 
     def reduction_scratch(self, rank, product, k, *sizes):
         return 10 * sizes[0] if product == "aggregate" else 0
 
-    def weight_numbers(self, rank, k, d_in, d_out):
-        return d_in * d_out
+    def volume(self, rank, product, k, *sizes):
+        moved = self.reduction_scratch(rank, product, k, *sizes)
+        return Volume(0, moved, 0) if rank else Volume(moved, 0, moved > 0)
+
+    def work(self, rank, product, k, *sizes):
+        assert product in ("aggregate", "aggregate_t", "combine", "combine_t", "weight_grad")
+        return [Sparse(10, 20, 30 * (1 + rank), sizes[0])] if "aggregate" in product else []
 
 
 TABLE = {"model": {"hidden": [6], "cache_input": False}, "dtype": "float64",

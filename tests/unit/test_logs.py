@@ -10,7 +10,6 @@ from refusals import refuses
 from gcnmpi.run.logs import LOGS, parse_logs
 from gcnmpi.run.record import Epoch
 from gcnmpi.run.run_record import Recorder
-from gcnmpi.run.writer import Writer
 
 
 def line(number, **metrics):
@@ -75,23 +74,3 @@ def test_names_of_logs(monkeypatch):
     monkeypatch.delitem(sys.modules, "gcnmpi.run.logs.tensorboard", raising=False)
     caught = refuses("needs the Python package 'tensorboardX", parse_logs, "tensorboard")
     assert caught.hint == "pip install '.[tensorboard]' in a checkout"
-
-
-def test_a_log_that_cannot_be_written_is_one_line_and_ends_the_writing(tmp_path):
-    (tmp_path / "epochs.csv").mkdir()
-    refuses(r"cannot write .*epochs\.csv", Recorder, str(tmp_path / "run.jsonl"), ("csv",), 0)
-
-    class Full:
-        def add(self, epoch):
-            raise OSError(28, "No space left on device", "epochs.csv")
-
-        def close(self):
-            pass
-
-    write = Recorder(str(tmp_path / "run.jsonl"), (), 0)
-    write._logs = [Full()]
-    assert not write.failed
-    write("epoch", **line(1))
-    assert write.failed
-    refuses(r"cannot write epochs\.csv: No space left", write.check)
-    assert Writer(None).failed is False

@@ -5,16 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.bench.movement import csr_bytes, misses, movement
+from gcnmpi.bench.movement import csr_bytes, movement
 from gcnmpi.bench.rounds import Spread, ratios, spread
 from gcnmpi.run.ranks_record import PhaseSamples
-
-
-def test_the_ends_of_the_cache_model():
-    ids = np.array([3, 1, 3, 3, 2, 1, 7, 3])
-    assert misses(ids, 64, 8, 1e9) == 4  # all fits: each is missed once
-    assert misses(ids, 64, 8, 0) == 8  # nothing fits
-    assert misses(ids[:0], 64, 8, 100) == 0
 
 
 def test_bytes_of_a_product():

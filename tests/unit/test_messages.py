@@ -136,21 +136,6 @@ def test_what_is_no_number_is_none_where_it_arrives(kernel, precision, value):
 
 
 @needs_native
-@pytest.mark.parametrize("precision", FORMATS)
-def test_bits_depend_neither_on_threads_nor_on_the_instruction_set(precision):
-    native = KERNELS.get("native")
-    from gcnmpi.kernels.native.kernel import targets
-
-    x = make_rows(5000, 33)
-    expected = encode(native(np.float32, 1), x, precision)
-    back = decode(native(np.float32, 1), expected, precision, 33)
-    for threads, target in [(3, None), *((2, target) for target in targets())]:
-        kernel = native(np.float32, threads, target)
-        np.testing.assert_array_equal(encode(kernel, x, precision), expected)
-        np.testing.assert_array_equal(decode(kernel, expected, precision, 33), back)
-
-
-@needs_native
 def test_the_native_kernel_looks_at_shapes():
     kernel = KERNELS.get("native")(np.float32)
     x, columns = np.zeros((3, 4), np.float32), rng.column_keys(np.arange(4))

@@ -2,45 +2,15 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from small_graphs import partitioned_graphs
 
-from gcnmpi.halo.exchange import addition_matrix
-from gcnmpi.halo.plan import local_numbers, make_plan
 from gcnmpi.layout import row_order
 from gcnmpi.layout.entries import parts_of
-from gcnmpi.layout.placing import halo_of
 from gcnmpi.layout.row_order import Block
 from gcnmpi.options.scheme import ROW_ORDERS
-from partition.graph.aggregation import aggregation_matrix, from_coordinates
+from partition.graph.aggregation import from_coordinates
 from partition.graph.graph import Graph
-from partition.graph.metrics import measure
 from partition.graph.relations import Relation, VertexTypes
 from partition.graph.typed import group_count
-
-
-@given(partitioned_graphs())
-def test_plans_of_ranks_are_what_the_metrics_say(case):
-    graph, parts, k = case
-    matrix, metrics = aggregation_matrix(graph), measure(graph, parts, k, "in")
-    owns = [np.flatnonzero(parts == rank) for rank in range(k)]
-    halos = [halo_of(own, matrix[own].indices, parts) for own in owns]
-    for rank, (own, halo) in enumerate(zip(owns, halos, strict=True)):
-        asked = [other[parts[other] == rank] for other in halos]
-        counts = np.array([len(ids) for ids in asked])
-        p = make_plan(own, halo, parts[halo], np.concatenate(asked), counts)
-        assert {*p.halo.tolist()} == {*matrix[own].indices.tolist()} - {*own.tolist()}
-        assert (p.nsend, p.nhalo) == (metrics.send_rows[rank], metrics.recv_rows[rank])
-        messages = metrics.send_messages[rank], metrics.recv_messages[rank]
-        assert (len(p.send_peers), len(p.recv_peers)) == messages
-        sums = addition_matrix(p) @ np.ones(p.nsend)  # every rank adds 1 to each of its halo rows
-        np.testing.assert_array_equal(sums, [sum(v in one for one in halos) for v in own])
-        ids = np.concatenate((p.own, p.halo))
-        order = np.random.default_rng(rank).permutation(len(ids))
-        np.testing.assert_array_equal(local_numbers(p.own, p.halo, ids[order]), order)
-    with pytest.raises(ValueError, match="neither owns nor receives"):
-        local_numbers(np.array([0, 2]), np.array([], np.int32), np.array([2, 1]))
-
 
 # Orders of rows: permutations, near the diagonal where that is asked for.
 

@@ -1,14 +1,12 @@
 """Progress in a log and of long commands: lines by time, what is left, what is a terminal."""
 
-import threading
 from itertools import pairwise
 from types import SimpleNamespace
 
 from gcnmpi.options.config import from_table
 from gcnmpi.report.progress import Progress, shown_metrics
 from gcnmpi.run.record import Epoch
-from partition.cli import common
-from partition.cli.common import advancing, working
+from partition.cli.common import advancing
 
 
 def progress(capsys, epochs, seconds, first=1):
@@ -73,20 +71,3 @@ def test_a_log_gets_a_line_now_and_then(capsys):
     lines = capsys.readouterr().err.splitlines()
     assert lines[:2] == ["sorting: 5%, 0:00:05", "sorting: 12%, 0:00:12"]
     assert len(lines) == 7
-
-
-def test_a_log_hears_what_is_being_done(capsys, monkeypatch):
-    told, said = threading.Event(), threading.Event()
-
-    def turns():
-        told.wait(10)
-        yield 0.0
-        said.set()  # asked for the next pause, the line is written
-        yield 60.0
-
-    monkeypatch.setattr(common, "pauses", turns)
-    with working("partitioning") as report:
-        report("gp, metis")
-        told.set()
-        assert said.wait(10)
-    assert capsys.readouterr().err.startswith("partitioning: gp, metis, 0:00:")

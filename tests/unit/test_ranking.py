@@ -16,7 +16,7 @@ from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.planner.auto import resolved_grid
 from gcnmpi.planner.by_ranks import counted_rows, crossovers, table
 from gcnmpi.planner.machine import Machine
-from gcnmpi.planner.ranking import Setting, candidates, rank_schemes
+from gcnmpi.planner.ranking import Setting, rank_schemes
 from gcnmpi.run.checkpoint import flat
 from partition.graph.graph import Graph
 from partition.graph.metrics import measure
@@ -110,12 +110,6 @@ def test_what_needs_too_much_memory_comes_last_with_advice(path):
     (*_, line) = only_p2p(path, 2, limit=limit)
     assert 2 < int(line.advice.split("-P ")[1]) <= 128
     assert only_p2p(path, 2, limit=1000)[0].advice.endswith("more ranks do not help")
-
-
-def test_schemes_whose_partition_is_not_there_can_be_skipped(path):
-    found, skipped = candidates(setting(path), 3, schemes=["p2p"], estimate="never")
-    assert not found
-    assert "a partition into 3 parts" in skipped[0].reason
 
 
 def test_the_best_grid_is_taken_for_auto(path):
