@@ -395,6 +395,18 @@ def test_losses_of_numbers_in_one_pass(kernel, random, kind, rows, over):
     near(kernel, grad, 0.5 * np.nan_to_num(slopes))
 
 
+def test_the_pieces_of_a_softmax(kernel, random):
+    """Where a rank has some columns of each row."""
+    for rows, width in ((0, 3), (1, 1), (70, 5)):
+        z, shift = 9 * random.standard_normal((rows, width)), random.standard_normal((rows, 1))
+        out, labelled = junk(kernel, rows, width), np.arange(min(rows, width))
+        sums = kernel.exp_shifted(give(kernel, z), give(kernel, shift), out)
+        expected = np.exp(z - shift), np.exp(z - shift).sum(axis=1, keepdims=True)
+        all_near(kernel, (out, sums), expected, 100)
+        kernel.softmax_backward(out, sums, labelled, labelled, 2.5)
+        near(kernel, out, 2.5 * (expected[0] / expected[1] - np.eye(rows, width)), 10)
+
+
 # Optimizer steps.
 
 START, GRADIENTS = [1.0, -2.0, 0.5], ([0.3, -0.1, 2.0], [-1.0, 0.0, 0.25], [0.5, 4.0, -3.0])

@@ -20,7 +20,8 @@ def make_rows(rows, width):
     x = random.standard_normal((rows, width)) * 10.0 ** random.integers(-30, 30, (rows, 1))
     x[random.random(x.shape) < 0.1] = 0
     subnormal, normal = [1e-45, -1e-39], [2.0**-126, 2.0**-100, 2.0**-112, 65520, 6e-8]
-    special = [0, -0.0, *subnormal, 1.1754942e-38, *normal, 3e38, -3e38]
+    ties = [1 + 2.0**-8, 1 + 3 * 2.0**-8]  # between two numbers of bf16
+    special = [0, -0.0, *subnormal, 1.1754942e-38, *normal, 3e38, -3e38, *ties]
     for row, value in zip(x[: len(special)], special, strict=False):
         row[:1] = value
     return x.astype(np.float32)

@@ -42,13 +42,6 @@ def scaled(k, x, y, out, number):
     k.scale(x, 0.3, out, number)
 
 
-def softmax_back(k, x, sums, out):
-    """With a label for each row that has a column of its number."""
-    k.copy(x, out)
-    some = np.arange(min(x.shape))
-    k.softmax_backward(out, sums, some, some, 2.5)
-
-
 # What an operation reads and writes, how it is called, and what it is: "x" has all rows and
 # columns, "r" a number of each row and "2" two, "c" a number of each column, and "n" is one number.
 OPERATIONS = {
@@ -58,10 +51,6 @@ OPERATIONS = {
                 lambda x: [(x**2).sum(axis=1, keepdims=True)]),
     "squares about": ("xr", "r", lambda k, x, mean, out: k.copy(k.row_square_sum(x, mean), out),
                       lambda x, mean: [((x - mean) ** 2).sum(axis=1, keepdims=True)]),
-    "exponentials": ("xr", "xr",
-                     lambda k, x, shift, out, sums: k.copy(k.exp_shifted(x, shift, out), sums),
-                     lambda x, s: [np.exp(x - s), np.exp(x - s).sum(axis=1, keepdims=True)]),
-    "softmax back": ("xr", "x", softmax_back, lambda x, r: [2.5 * (x / r - np.eye(*x.shape))]),
     "column sum": ("x", "c", lambda k, x, out: k.column_sum(x, out), lambda x: [x.sum(axis=0)]),
     "norm": of_rows(False, False),
     "weighted norm": of_rows(False, True),
