@@ -16,7 +16,7 @@ from gcnmpi.layout.place import Place
 from gcnmpi.nn import operators
 from gcnmpi.nn.compile import LOSS, Target, compile_network
 from gcnmpi.nn.compile.residency import choices, read_ahead
-from gcnmpi.nn.describe import graph_of, matrix_of, network_of
+from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.model import aggregate_constant
 from gcnmpi.nn.operator import Finish, Operator
 from gcnmpi.nn.operators.dense import Features
@@ -313,17 +313,3 @@ def test_what_cannot_be_built_is_refused():
         ({"name": "sign"}, "one hidden layer"),
     ):
         refuses(message, network, **options)
-
-
-def test_the_matrix_that_a_network_is_defined_with():
-    for options, fixed in (
-        ({"name": "sage"}, ("row", False)),
-        ({"name": "sage", "aggregation": "max"}, ("none", False)),
-        ({"name": "gin"}, ("none", False)),
-        ({"name": "gatv2"}, ("none", True)),
-        ({"name": "gcn"}, None),
-    ):
-        config = from_table({"model": options})
-        assert matrix_of(config.model) == fixed
-        graph = graph_of(config)
-        assert (graph.normalize, graph.self_loops) == (fixed or ("sym", True))

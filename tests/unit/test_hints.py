@@ -10,7 +10,6 @@ from gcnmpi.options.config import keys
 from gcnmpi.run.best import diverged
 from gcnmpi.run.record import Epoch
 from partition.cli.main import cli as partition_cli
-from partition.errors import meant_keys
 
 PROGRAMS = {"gcnmpi": cli, "gcn-partition": partition_cli}
 
@@ -76,16 +75,6 @@ def test_keywords_that_are_nearly_keys(tmp_path):
     ):
         raised = refuses(".", gcnmpi.train, tmp_path, **keywords)
         assert says in raised.hint
-
-
-def test_the_nearest_keys():
-    known = ["dtype", "train.lr", "train.epochs", "model.name", "task.name"]
-    assert meant_keys("lr", known) == ["train.lr"]
-    assert meant_keys("name", known) == ["model.name", "task.name"]
-    assert meant_keys("modle.lr", known) == ["train.lr"]
-    assert meant_keys("train.epoch", known) == ["train.epochs"]
-    assert meant_keys("model", known) == ["model.name"]
-    assert meant_keys("nothing.of.this", known) == []
 
 
 def test_a_run_whose_loss_rose_far_above_its_first_diverged():

@@ -40,7 +40,8 @@ def matrix_of(dense, random):
 
 SHAPES = [(9, 12), (12, 5), (1, 1), (40, 40), (0, 4), (4, 0), (0, 0)]
 HEADS = [(1, 1), (1, 3), (3, 1), (1, 17), (3, 5), (8, 8), (4, 16), (1, 64), (2, 32), (15, 2)]
-CASES = [((40, 40), heads) for heads in HEADS]
+LARGE = (150, 1500)  # many rows for each thread, and rows of more than a block of entries
+CASES = [(shape, heads) for shape in ((40, 40), LARGE) for heads in HEADS]
 CASES += [(shape, heads) for shape in SHAPES if shape != (40, 40) for heads in ((1, 7), (3, 5))]
 CASES += [((9, 12), (33, 8))]  # more than a block of threads for a row
 SMALL = [((7, 9), (1, 1)), ((9, 6), (1, 3)), ((7, 9), (3, 1)), ((9, 6), (3, 5)), ((7, 9), (2, 8))]
@@ -158,38 +159,26 @@ def results(kernel, pattern, arrays, grad, heads, version, dropout, roomy=True):
 @versions
 @pytest.mark.parametrize(("shape", "heads"), [*CASES, *SMALL], ids=str)
 def test_attention_and_its_gradients(kernel, random, shape, heads, version, drop):
-    """Gradients of small ones, by a step of each number."""
+    """Gradients of small ones by a step of each number, all of large ones by the reference."""
     case, (heads, c) = (shape, heads), heads
-    dense, order = graph(random, *shape, 0.5 if case in SMALL else 0.3)
+    dense, order = graph(random, *shape, 0.5 if case in SMALL else 0.02 if shape == LARGE else 0.3)
+    if shape == LARGE:
+        dense[7], dense[:, 11] = True, True
     arrays = inputs(random, kernel, shape, heads, c, version)
     dropout, mask = dropping(order, shape[0], heads) if drop else (None, np.ones((1, 1, heads)))
     grad = draw(random, kernel, shape[0], heads * c)
-    expected = [*attended(version, dense, arrays, mask)]
+    matrix, given = matrix_of(dense, random), (arrays, grad, heads, version, dropout)
+    if shape == LARGE:
+        reference = KERNELS.get("scipy")(np.float64)
+        expected = results(reference, reference.pattern(matrix, order), *given)
+    else:
+        expected = [*attended(version, dense, arrays, mask)]
     if case in SMALL:
         expected += slopes(lambda *a: attended(version, dense, a, mask)[0], arrays, grad)
         if version == 2:
             expected[-1] += 3.5  # added to
-    pattern = kernel.pattern(matrix_of(dense, random), order)
-    found = results(kernel, pattern, arrays, grad, heads, version, dropout)
+    found = results(kernel, kernel.pattern(matrix, order), *given, roomy=not drop)
     all_near(kernel, found[: len(expected)], expected, 20)
-
-
-@drops
-@versions
-@pytest.mark.parametrize("heads", HEADS, ids=str)
-def test_gradients_are_those_of_the_reference(kernel, random, heads, version, drop):
-    """Larger ones: many rows for each thread, and rows of more than a block of entries."""
-    shape, (heads, c) = (150, 1500), heads
-    dense, order = graph(random, *shape, 0.02)
-    dense[7], dense[:, 11] = True, True
-    arrays = inputs(random, kernel, shape, heads, c, version)
-    dropout = dropping(order, shape[0], heads)[0] if drop else None
-    grad = draw(random, kernel, shape[0], heads * c)
-    matrix, reference = matrix_of(dense, random), KERNELS.get("scipy")(np.float64)
-    case = arrays, grad, heads, version, dropout
-    expected = results(reference, reference.pattern(matrix, order), *case)
-    found = results(kernel, kernel.pattern(matrix, order), *case, roomy=not drop)
-    all_near(kernel, found, expected, 20)
 
 
 def test_large_scores_do_not_overflow(kernel):

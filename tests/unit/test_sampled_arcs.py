@@ -76,14 +76,15 @@ def test_compiled_and_in_numpy_are_the_same_arcs(monkeypatch, name, own):
             np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("name", ["neighbor", "labor", "vertex", "everything"])
+DRAWN = {
+    "neighbor": ("neighbor", "3"), "labor": ("labor", "3", "few=1"), "vertex": ("vertex", ""),
+    "everything": ("labor", "-1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DRAWN)
 def test_the_mean_of_sampled_means_is_that_of_each_relation(name):
-    entries, row, relation, column = arcs_of()
-    drawing = sampler("vertex" if name == "vertex" else "neighbor", "" if name == "vertex" else "3")
-    if name == "labor":
-        drawing = sampler("labor", "3", "few=1")
-    if name == "everything":
-        drawing = sampler("labor", "-1")
+    (entries, row, relation, column), drawing = arcs_of(), sampler(*DRAWN[name])
     x = np.random.default_rng(2).standard_normal(N)
     shape = OWN, COUNT
 

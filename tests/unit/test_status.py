@@ -75,14 +75,9 @@ NOBODY = "true"  # squeue knows no job
         (["start", "stop"], {"squeue": QUEUED}, "stopped", "stopped, job 7 PENDING"),
         (["start", "stop"], {"squeue": RUNNING}, "loading", ""),
         (["start", "end"], {"squeue": NOBODY}, "finished", "finished, job 7"),
-        (["start", "end"], {"squeue": NOBODY, "sacct": "echo 'COMPLETED|0:0'"}, "finished", ""),
         # It ended, and Slurm says how.
         ([], {"squeue": NOBODY, "sacct": "echo 'FAILED|127:0'"}, "failed",
          "before it wrote a record; sbatch FOLDER/job.sbatch starts over"),
-        ([], {"squeue": NOBODY, "sacct": "echo 'TIMEOUT|0:0'"}, "failed",
-         "job 7: TIMEOUT before it wrote a record"),
-        (["start", "one"], {"squeue": NOBODY, "sacct": "echo 'NODE_FAIL|0:0'"}, "failed",
-         "job 7: NODE_FAIL; sbatch FOLDER/job.sbatch starts over"),
         (["start", "one"], {"squeue": NOBODY, "sacct": "echo 'CANCELLED by 1000|0:15'"}, "failed",
          "job 7: CANCELLED (by 1000)"),
         (["start", "one"], {"squeue": NOBODY, "scontrol":
