@@ -25,8 +25,11 @@ class OneProcess:
         self.matrix, self.kernel = matrix, kernel
         self.asked, self.made = [], []
 
-    def layout(self, place):
-        return None
+    layout = staticmethod(lambda place: None)
+    release = staticmethod(lambda: None)
+    weight_shape = staticmethod(lambda k, d_in, d_out: (d_in, d_out))
+    shard = staticmethod(lambda k, weight: weight)
+    unshard = staticmethod(lambda k, piece, d_in, d_out: piece)
 
     def halo_of(self, k):
         return self.halo
@@ -38,9 +41,6 @@ class OneProcess:
         self.made.append((width, exchanged))
         array = np.full((self.matrix.shape[0], width), np.nan)
         return Matrix(place, array, array)  # with the room for a halo of no rows
-
-    def release(self):
-        pass
 
     def aggregate(self, k, x, out, epilogue=None):
         self.asked.append(("aggregate", k, x.array.shape[1]))
@@ -61,15 +61,6 @@ class OneProcess:
 
     def column_sum(self, k, grad, out):
         self.kernel.column_sum(grad, out)
-
-    def weight_shape(self, k, d_in, d_out):
-        return d_in, d_out
-
-    def shard(self, k, weight):
-        return weight
-
-    def unshard(self, k, piece, d_in, d_out):
-        return piece
 
     def expand_input(self, share, out):
         out[...] = share

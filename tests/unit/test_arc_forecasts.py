@@ -15,7 +15,6 @@ from gcnmpi.planner.case import Case, workload
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import memory
 from gcnmpi.schemes.forecast import make_facts
-from partition.graph.aggregation import aggregation_matrix
 from partition.graph.arc_data import ArcData
 from partition.graph.store import open_graph, read_partition, write_graph
 from partition.pipeline.adding import add_partition
@@ -45,25 +44,6 @@ def case_of(stored, model, trains=True, **scheme):
     entry = SCHEMES.get(config.scheme.name)
     forecast = entry.forecast(config.scheme, size, make_facts(source, work.config, demand))
     return Case(forecast, size, work, Machine(), 16, program)
-
-
-@pytest.mark.parametrize(
-    "scheme",
-    [{}, {"name": "bcast"}, {"name": "replicated", "replication": 2}],
-    ids=["p2p", "bcast", "replicated"],
-)
-@pytest.mark.parametrize("model", ["gat", "gine"])
-def test_rows_of_every_space(stored, scheme, model):
-    case = case_of(stored, {"name": model}, **scheme)
-    parts = read_partition(stored.path, "rp").parts
-    matrix = aggregation_matrix(stored.graph, "in", self_loops=True)
-    for rank in range(case.size):
-        own = parts == rank // scheme.get("replication", 1)
-        rows = {space: case.rows(rank, Place(1, space=space)) for space in Space}
-        needed = np.unique(matrix[own].indices)
-        assert rows[Space.OWN] == own.sum()
-        assert rows[Space.WHOLE] == own.sum() + np.count_nonzero(~own[needed])
-        assert rows[Space.ENTRIES] == matrix[own].nnz  # with the diagonal, whether M has it or not
 
 
 @pytest.mark.parametrize(("name", "drops"), [("transformer", True), ("gine", False)])

@@ -14,7 +14,6 @@ from gcnmpi.options.config import load_config
 from gcnmpi.planner.groups import Groups
 from gcnmpi.planner.machine import LATER, Machine
 from gcnmpi.planner.ranking import Setting, rank_schemes
-from partition.errors import UserError
 from partition.graph.sampling import Rule
 from partition.graph.store import open_graph, read_partition, write_graph
 from partition.pipeline.adding import add_partition
@@ -152,13 +151,3 @@ def test_the_plan_says_what_it_is_of(path):
     assert facts["plans"][0]["phases"]["sample"] > 0
     facts = json.loads(plan(*words, "--groups"))
     assert {(one["groups"], one["ranks_of_a_group"]) for one in facts["groups"]} == {(1, 3), (3, 1)}
-
-
-def test_mistakes(path):
-    for batches, says in (
-        ("neighbor,7,3", "1 fan-outs, the network looks at neighbours 2 times"),
-        ("cluster,nowhere,2", "nowhere"),
-        ("vertex,0", "a batch of 0 vertices"),
-    ):
-        with pytest.raises(UserError, match=says):
-            plan(path, "-P", 3, "--set", "model.name=sage", "--set", f"train.batches={batches}")

@@ -1,13 +1,10 @@
 """Parts of measurements: turns, medians, the cache model, records, samples of phases."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.bench.movement import csr_bytes, movement
 from gcnmpi.bench.rounds import Spread, ratios, spread
-from gcnmpi.run.ranks_record import PhaseSamples
 
 
 def test_bytes_of_a_product():
@@ -33,26 +30,3 @@ def test_medians_and_ratios_of_a_round():
     found = ratios({"a": [1, 10, 2], "b": [2, 20, 5]}, "a")
     assert found["a"] == Spread(1, 1, 1)
     assert found["b"].median == 2  # the slow round of both does not count
-
-
-class Two:
-    """The first of two ranks; the other one takes twice as long."""
-
-    rank, size = 0, 2
-
-    def Gather(self, mine, every, root):
-        every[:] = [mine, 2 * mine]
-
-
-def test_samples_are_what_has_gone_by_since_the_last_one():
-    seconds = {"load": 9.0, "spmm": 1.0}
-    runtime = SimpleNamespace(everyone=Two(), phases=SimpleNamespace(seconds=seconds))
-    samples = PhaseSamples(runtime, 3)
-    seconds.update(load=20.0, spmm=1.25, gemm=0.5)
-    samples.take(4)
-    seconds.update(spmm=1.75, wait=0.125)
-    samples.take(8)
-    assert samples.taken == [
-        {"epoch": 4, "after": 3, "seconds": {"spmm": [0.25, 0.5], "gemm": [0.5, 1.0]}},
-        {"epoch": 8, "after": 4, "seconds": {"spmm": [0.5, 1.0], "wait": [0.125, 0.25]}},
-    ]

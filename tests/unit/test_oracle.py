@@ -79,17 +79,6 @@ def test_the_gradient_is_the_slope_of_the_loss(model):
             assert slope == pytest.approx(np.sum(share * step), rel=1e-5, abs=1e-8), name
 
 
-def test_the_maximum_takes_the_first_of_equals_and_nothing_of_nobody():
-    graph = arcs([[-1.0], [-1.0], [5.0]], (0, 2), (1, 2))
-    model = {"name": "sage", "aggregation": "max", "hidden": [], "root_weight": False}
-    problem = oracle.Problem(graph, "in", from_table({"model": model | {"train_features": True}}))
-    weights = problem.initial() | {"convs.0.lin_l.weight": np.array([[1.0, 3.0]])}
-    weights["convs.0.lin_l.bias"] = np.zeros(2)
-    assert np.allclose(problem.logits(weights), [[0, 0], [0, 0], [-1, -3]])
-    features = problem.gradient(weights, 1)[1][oracle.FEATURES]
-    assert features[0] != 0 == features[1] == features[2]
-
-
 def test_dropout_decides_by_the_hash_and_only_in_training():
     """Of vertices and columns, or of target, source and head."""
     run, shape = rules.Pass(None, None, seed=0, epoch=7, moments={}), (14, 5)

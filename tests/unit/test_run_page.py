@@ -96,13 +96,7 @@ def test_metrics_of_links_and_errors_by_lead_are_figures(tmp_path):
     titles = [(found[key].title, found[key].y_label) for key in ("auc", "mrr", "hits-20")]
     assert titles == [("AUC", "AUC"), ("MRR", "MRR"), ("Hits@20", "Hits@20")]
     assert "pairs to train on" in found["loss"].about
-    page = page_of(tmp_path, made)
-    for text in (
-        "9,000 to train on, 30 (7 candidates each)",
-        "40 (41 negatives, 7",
-        "test Hits@20",
-    ):
-        assert text in page
+    assert "40 (41 negatives, 7" in page_of(tmp_path, made)
 
     def with_leads(record):
         return record | ({"leads": LEADS} if record["event"] == "end" else {})

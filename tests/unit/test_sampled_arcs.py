@@ -95,7 +95,7 @@ def test_the_mean_of_sampled_means_is_that_of_each_relation(name):
     sizes = sp.coo_array((np.ones(len(row)), (row, relation)), shape=shape).toarray()
     whole = means(1 / sizes[row, relation], np.arange(len(row)))
     sums, squares, counts = np.zeros((3, *shape))
-    for epoch in range(1 if name == "everything" else 600):
+    for epoch in range(1 if name == "everything" else 300):
         inside = np.arange(OWN)
         if not drawing.layered:
             inside = np.flatnonzero(drawing.contains(epoch, 0, entries.ids[:OWN]))
