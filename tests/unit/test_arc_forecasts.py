@@ -7,14 +7,10 @@ import pytest
 from small_graphs import from_arcs
 
 from gcnmpi.layout.place import Place, Space
-from gcnmpi.layout.runtime import Source
-from gcnmpi.nn.compile.on_scheme import program_on
 from gcnmpi.options.config import from_table
-from gcnmpi.options.scheme import SCHEMES
-from gcnmpi.planner.case import Case, workload
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import memory
-from gcnmpi.schemes.forecast import make_facts
+from gcnmpi.planner.ranking import Candidate, Setting
 from partition.graph.arc_data import ArcData
 from partition.graph.store import open_graph, read_partition, write_graph
 from partition.pipeline.adding import add_partition
@@ -35,26 +31,20 @@ def stored(tmp_path_factory):
     return open_graph(path)
 
 
-def case_of(stored, model, trains=True, **scheme):
-    config = from_table({"model": model, "scheme": scheme})
-    source = Source(stored, read_partition(stored.path, "rp"), "in")
-    work = workload(stored, config)
-    size = K * scheme.get("replication", 1)
-    program, demand = program_on(work.network, source, work.config, size, trains)
-    entry = SCHEMES.get(config.scheme.name)
-    forecast = entry.forecast(config.scheme, size, make_facts(source, work.config, demand))
-    return Case(forecast, size, work, Machine(), 16, program)
+def case_of(stored, **model):
+    config, partition = from_table({"model": model}), read_partition(stored.path, "rp")
+    candidate = Candidate(config.scheme, {}, K, partition)
+    return Setting(stored, config, Machine(), 16).case(candidate, K)
 
 
 @pytest.mark.parametrize(("name", "drops"), [("transformer", True), ("gine", False)])
 def test_arcs_have_keys_where_they_are_dropped(stored, monkeypatch, name, drops):
-    model = {"name": name, "dropout": 0.5, "attention_dropout": 0.5}
-    read = {"gine": ("name", "dropout")}.get(name, tuple(model))
-    dropped = case_of(stored, {key: model[key] for key in read}).program
-    assert dropped.drops_entries == drops
-    assert not case_of(stored, {"name": name}).program.drops_entries
-    case = case_of(stored, {key: model[key] for key in read})
-    needed, entries = memory(case), Place(1, space=Space.ENTRIES)
+    """Eight bytes each."""
+    more = {"attention_dropout": 0.5} if drops else {}
+    case, entries = case_of(stored, name=name, dropout=0.5, **more), Place(1, space=Space.ENTRIES)
+    assert case.program.drops_entries == drops
+    assert not case_of(stored, name=name).program.drops_entries
+    needed = memory(case)
     monkeypatch.setattr(type(case.program), "drops_entries", False)
     keys = {8 * drops * case.rows(rank, entries) for rank in range(K)}
     assert needed - memory(case) in keys

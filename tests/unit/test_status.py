@@ -108,8 +108,7 @@ def test_of_a_job(folder, capsys, records, answers, state, says):
 
 
 @pytest.mark.parametrize(
-    ("past", "says"),
-    [("TIMEOUT|0:0", "TIMEOUT"), ("CANCELLED by 5|0:0", "CANCELLED (by 5)")],
+    ("past", "says"), [("TIMEOUT|0:0", "TIMEOUT"), ("CANCELLED by 5|0:0", "CANCELLED (by 5)")]
 )
 def test_of_a_partition_that_could_not_be_made(folder, capsys, past, says):
     sacct = f"case $* in *=6*) echo '{past}';; *) echo 'CANCELLED|0:0';; esac"

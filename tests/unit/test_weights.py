@@ -80,16 +80,6 @@ def test_a_decoder_finds_its_rows_of_relations_by_their_names(path):
     refuses("relations that .* does not know: d", found, "a", "d")
 
 
-def test_a_file_of_another_program_gives_what_its_arrays_show(path):
-    np.savez(path, **{name: array for name, array in STATE.items() if "bias" not in name})
-    config, given = read_config(None, ["graph.normalize=none"])
-    weights = read_weights(path, config)
-    assert not weights.described
-    taken = as_trained(weights, config, given, "in")
-    assert (taken.model.hidden, taken.model.bias) == ((2,), False)
-    assert taken.graph == config.graph
-
-
 def test_what_contradicts_the_weights_is_refused(path):
     for setting, says in (
         ("graph.normalize=sym", 'graph.normalize = "sym" here, .* with "row"'),
