@@ -25,9 +25,8 @@ class SmallRun:
     """A network with initial weights: its loss, the sum of its logits times given numbers.
 
     ``attributes`` are the features of the arcs, ``sources`` to ``targets``; without ``arcs`` there
-    are none. A ``network`` that is given is taken in place of that of the settings,
-    features ``x`` in place of others. ``left`` says what leaves memory: ``residences`` to a ``disk``,
-    and with ``blocks``, rows of vertices are in these.
+    are none. A ``network`` that is given is taken in place of that of the settings, features ``x``
+    in place of others. What is ``left``: ``residences``, which may need a ``disk``, and ``blocks``.
     """
 
     def __init__(self, settings, kernel="scipy", arcs=True, network=None, x=None, **left):

@@ -13,7 +13,6 @@ from gcnmpi.nn.operators.elementwise import Drop
 from gcnmpi.nn.operators.relations import MeanOf, ScaleBy
 from gcnmpi.nn.operators.spectra import Spectrum, SpectrumProduct
 from gcnmpi.nn.operators.triples import RowBy
-from gcnmpi.proof import arcs as oracle_arcs
 from gcnmpi.proof.passes import ArcRows, Pass
 from gcnmpi.proof.rules import RULES
 from partition.graph.graph import Graph
@@ -23,8 +22,7 @@ SOURCES, TARGETS = [0, 0, 0, 1, 2, 3], [1, 1, 2, 2, 2, 1]
 GRAPH = Graph(np.array([0, 3, 4, 5, 6, 6]), np.array(TARGETS, np.int32))
 FEATURES = np.arange(12.0).reshape(6, 2)
 RELATIONS, OF_ONE = [1, 1, 0, 1, 0, 1], np.array([False, True, True, False, True])
-HEADS, WIDTH = 2, 4
-N, M = 5, len(SOURCES)
+N, M, WIDTH = 5, len(SOURCES), 4
 
 
 def rows_of(direction="in", self_loops=False):
@@ -66,10 +64,6 @@ def test_features_of_self_loops(loops):
     expected = {"zero": [0, 0, 8, 0, 0], "mean": [0, 4, 5, 0, 0]}
     assert [features[i, i] for i in range(N)] == expected[loops]
     assert features[1, 3] == 10
-
-
-TO, FROM = rows_of().target, rows_of().source
-INTO = [np.flatnonzero(v == TO) for v in range(N)]
 
 
 def transformed(x):
@@ -121,31 +115,18 @@ CASES = {
 
 
 def made(name):
-    """The operator, inputs, parameters and pass of a case."""
-    operator, shapes, _ = CASES[name]
-    random = np.random.default_rng(5)
-    of = {
-        "n": (N, WIDTH),
-        "k": (3, WIDTH),
-        "m": (M, WIDTH),
-        "m heads": (M, HEADS),
-        "m of 6": (M, 6),
-    }
-    x = [random.standard_normal(of[shape]) for shape in shapes if shape in of]
-    if "kinds" in shapes:  # whole numbers, and away from the next ones
-        x.insert(0, np.array(RELATIONS)[:, np.newaxis] + 0.5)
-    weights = {key: random.standard_normal(WIDTH) for key in ("v", "b", "mean")}
-    weights["variance"] = np.ones(WIDTH)
-    for key, shape in {"table": (2, 3), "map": (3, WIDTH), "square": (WIDTH, WIDTH)}.items():
-        weights[key] = random.standard_normal(shape)
-    given = ["vertices" if shape == "n" else "arcs" for shape in shapes]
-    of_arcs = oracle_arcs.rows_of(operator, given) == "arcs"
-    return operator, x, weights, a_pass(keys=rows_of().keys if of_arcs else None)
+    """The operator, inputs and parameters of a case."""
+    (operator, shapes, _), random = CASES[name], np.random.default_rng(5)
+    of = {"n": (N, WIDTH), "k": (3, WIDTH), "m": (M, WIDTH), "m of 6": (M, 6)}
+    kinds = np.array(RELATIONS)[:, np.newaxis] + 0.5  # whole numbers, and away from the next ones
+    x = [kinds if shape == "kinds" else random.standard_normal(of[shape]) for shape in shapes]
+    sizes = {"table": (2, 3), "map": (3, WIDTH), "square": (WIDTH, WIDTH)}
+    return operator, x, {key: random.standard_normal(size) for key, size in sizes.items()}
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_value_is_that_of_the_formula_and_the_gradient_its_slope(name):
-    operator, x, weights, run = made(name)
+    (operator, x, weights), run = made(name), a_pass()
     rule, random, h = RULES[type(operator)], np.random.default_rng(6), 1e-6
     result, backward = rule(operator, x, weights, run)
     np.testing.assert_allclose(result, CASES[name][2](weights, *x), rtol=1e-12, atol=1e-12)
