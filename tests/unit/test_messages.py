@@ -6,6 +6,7 @@ import struct
 import numpy as np
 import pytest
 from kernel_cases import needs_native
+from refusals import refuses
 
 from gcnmpi.core import rng
 from gcnmpi.core.precision import EXACT, FORMATS, PRECISIONS, format_of, row_bytes
@@ -140,13 +141,12 @@ def test_what_is_no_number_is_none_where_it_arrives(kernel, precision, value):
 def test_the_native_kernel_looks_at_shapes():
     kernel = KERNELS.get("native")(np.float32)
     x, columns = np.zeros((3, 4), np.float32), rng.column_keys(np.arange(4))
-    for shape in ((3, 7), (2, 8)):
-        with pytest.raises(ValueError, match=r"bytes of a row|numbers of rows"):
-            kernel.encode_rows(x, "bf16", None, columns, np.empty(shape, np.uint8))
-        with pytest.raises(ValueError, match=r"bytes of a row|numbers of rows"):
-            kernel.decode_rows(np.empty(shape, np.uint8), "bf16", x)
-    with pytest.raises(ValueError, match="a key for each row"):
-        kernel.encode_rows(x, "int8", None, columns, np.empty((3, 8), np.uint8))
+    says, keys = r"bytes of a row|numbers of rows", (None, columns)
+    for bad in (np.empty((3, 7), np.uint8), np.empty((2, 8), np.uint8)):
+        refuses(says, kernel.encode_rows, x, "bf16", *keys, bad, error=ValueError)
+        refuses(says, kernel.decode_rows, bad, "bf16", x, error=ValueError)
+    given, says = (x, "int8", *keys, np.empty((3, 8), np.uint8)), "a key for each row"
+    refuses(says, kernel.encode_rows, *given, error=ValueError)
 
 
 def test_bytes_of_rows():

@@ -20,17 +20,12 @@ from partition.cli.common import advancing
 def progress(capsys, epochs, seconds, first=1):
     """The lines, without the heading, of a run whose epochs take so many seconds each."""
     now = [0.0]
-    problem = SimpleNamespace(
-        config=from_table({"train": {"epochs": epochs}}),
-        source=SimpleNamespace(
-            stored=SimpleNamespace(manifest=SimpleNamespace(name="g\x1b[2J")), partition=None
-        ),
-        runtime=SimpleNamespace(
-            everyone=SimpleNamespace(size=2), kernel=SimpleNamespace(name="scipy", threads=1)
-        ),
-        warnings=(),
-        machine=(),
-    )
+    manifest = SimpleNamespace(name="g\x1b[2J")
+    source = SimpleNamespace(stored=SimpleNamespace(manifest=manifest), partition=None)
+    kernel, config = SimpleNamespace(name="scipy", threads=1), {"train": {"epochs": epochs}}
+    runtime = SimpleNamespace(everyone=SimpleNamespace(size=2), kernel=kernel)
+    facts = {"config": from_table(config), "source": source, "runtime": runtime}
+    problem = SimpleNamespace(**facts, warnings=(), machine=())
     with Progress(problem, quiet=False, clock=lambda: now[0]) as shown:
         for epoch in range(first, epochs + 1):
             now[0] += seconds

@@ -39,26 +39,25 @@ def test_a_tree_is_narrower_to_its_core_and_a_dragonfly_between_two_groups():
 
 
 @pytest.fixture(scope="module")
-def setting(tmp_path_factory):
+def case_of(tmp_path_factory):
     """A graph with four random parts, on nodes of one rank."""
     graph = sbm(2000, 4, degree=8, features=16, seed=0)
     path = store(tmp_path_factory.mktemp("replay") / "g.graph", graph, 4)
 
-    def make(scheme, machine):
+    def make(scheme, **constants):
         config = load_config(None, (f"scheme.name={scheme}", "model.hidden=[32,32]"))
-        return Setting(open_graph(path), config, machine, 1)
+        given = Setting(open_graph(path), config, Machine(**constants), 1)
+        (line, *_), _ = rank_schemes(given, 4, schemes=[scheme])
+        return given.case(line.candidate, 4), given, line.candidate.partition
 
     return make
 
 
 @pytest.mark.parametrize("scheme", ["p2p", "bcast", "split3d", "columns"])
-def test_a_network_that_is_never_full_adds_nothing(setting, scheme):
-    slow = Machine(bandwidth_inter=1e6)
-    given = setting(scheme, slow)
-    (line, *_), _ = rank_schemes(given, 4, schemes=[scheme])
-    case, exchange = given.case(line.candidate, 4), None
+def test_a_network_that_is_never_full_adds_nothing(case_of, scheme):
+    (case, given, partition), exchange = case_of(scheme, bandwidth_inter=1e6), None
     if scheme == "p2p":
-        parts = read_partition(given.stored.path, line.candidate.partition.name).parts
+        parts = read_partition(given.stored.path, partition.name).parts
         exchange = exchange_matrix(given.stored.graph, parts, 4, given.direction)
     phases, _ = step_seconds(case)
     expected = phases["transfer"] + phases["reduce"]
@@ -69,13 +68,12 @@ def test_a_network_that_is_never_full_adds_nothing(setting, scheme):
     assert more > 2 * found
 
 
-def test_a_reduction_is_a_ring_or_doubling(setting):
+def test_a_reduction_is_a_ring_or_doubling(case_of):
     for latency in (0.0, 1.2, 1e3):
-        given = setting("p2p", Machine(bandwidth_inter=1e3, latency_inter=latency))
-        (line, *_), _ = rank_schemes(given, 4, schemes=["p2p"])
-        case, tree = given.case(line.candidate, 4), FatTree(4, 4, 1e3, 1.0)
+        case, *_ = case_of("p2p", bandwidth_inter=1e3, latency_inter=latency)
         expected = step_seconds(case)[0]["reduce"]
-        assert Replay(case, tree).seconds()["reduce"] == pytest.approx(expected, rel=0.01)
+        found = Replay(case, FatTree(4, 4, 1e3, 1.0)).seconds()["reduce"]
+        assert found == pytest.approx(expected, rel=0.01)
 
 
 @pytest.mark.parametrize("name", sorted(shipped_machines()))
