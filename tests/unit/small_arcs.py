@@ -26,7 +26,7 @@ class SmallRun:
 
     ``attributes`` are the features of the arcs, ``sources`` to ``targets``; without ``arcs`` there
     are none. A ``network`` that is given is taken in place of that of the settings, features ``x``
-    in place of others. What is ``left``: ``residences``, which may need a ``disk``, and ``blocks``.
+    in place of others. ``left``: ``residences``, which may need a ``disk``, and ``blocks``.
     """
 
     def __init__(self, settings, kernel="scipy", arcs=True, network=None, x=None, **left):

@@ -39,7 +39,7 @@ def case_of(stored, **model):
 
 @pytest.mark.parametrize(("name", "drops"), [("transformer", True), ("gine", False)])
 def test_arcs_have_keys_where_they_are_dropped(stored, monkeypatch, name, drops):
-    """Eight bytes each."""
+    """A key of eight bytes for each of them."""
     more = {"attention_dropout": 0.5} if drops else {}
     case, entries = case_of(stored, name=name, dropout=0.5, **more), Place(1, space=Space.ENTRIES)
     assert case.program.drops_entries == drops

@@ -64,7 +64,7 @@ def test_the_shorter_epoch_is_taken(stored):
         # many entries; on one host they take less.
         ("mixed", {}),
         ("rows", {"per_node": 2}),
-        # What cannot mix takes rows; copies mix where they send rows.
+        # Networks and transports that cannot mix take rows; copies mix where they send rows.
         ("rows", {"machine": "slow", "model": "gat"}),
         ("rows", {"machine": "slow", "transport": "shared"}),
         ("rows", {"machine": "slow", "partition": dataclasses.replace(old, mixed={})}),

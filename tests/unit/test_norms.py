@@ -42,7 +42,7 @@ def scaled(k, x, y, out, number):
     k.scale(x, 0.3, out, number)
 
 
-# What an operation reads and writes, how it is called, and what it is: "x" has all rows and
+# Operation → what is read and written, how it is called, and its formula: "x" has all rows and
 # columns, "r" a number of each row and "2" two, "c" a number of each column, and "n" is one number.
 OPERATIONS = {
     "row sum": ("x", "r", lambda k, x, out: k.copy(k.row_sum(x), out),

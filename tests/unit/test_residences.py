@@ -110,7 +110,7 @@ def path(tmp_path_factory):
 
 
 def planned(path, memory, scratch="", **model):
-    """What stays in memory, and the cost."""
+    """The setting that was chosen for so much memory, and its cost."""
     settings = {"hidden": [64] * 4, "dropout": 0.5, **model}
     table = {"model": settings, "train": {"memory": memory, "scratch": scratch}}
     machine = replace(Machine(), process_bytes=0)
