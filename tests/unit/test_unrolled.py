@@ -112,6 +112,16 @@ def test_a_rollout_by_a_loop():
     np.testing.assert_allclose(run.model.forward(), np.hstack(expected), rtol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["gconvgru", "dcrnn"])
+def test_a_gate_that_is_open_keeps_the_state(name):
+    """z·h + (1 − z)·h̃ (Cho et al. 2014): where z is 1 the state stays 0, as it begins."""
+    network = rollout(SEVERAL, name=name, hidden=[4], filter_size=2)
+    run = SmallRun({"name": "mgn", "hidden": [4]}, network=network)
+    run.model.parameters["recurrent.conv_x_z.bias"][...] = 1000
+    found, bias = run.model.forward(), run.model.parameters["linear.bias"]
+    np.testing.assert_allclose(found, np.broadcast_to(bias, found.shape), rtol=1e-12)
+
+
 def test_names_and_shapes_are_those_of_pytorch_geometric_temporal():
     found = stored_shapes(rollout(SEVERAL, name="gconvgru", hidden=[4], filter_size=2))
     gates = [f"recurrent.conv_{of}_{gate}" for gate in "zrh" for of in "xh"]
