@@ -16,7 +16,7 @@ ORDERS = ("combine", "aggregate")
 
 
 class OneProcess:
-    """No communication, and no halo; it notes which products and matrices it is asked for."""
+    """No communication, and no halo; it notes which aggregations and matrices it is asked for."""
 
     orders = ORDERS
     sharded = False
@@ -25,8 +25,11 @@ class OneProcess:
         self.matrix, self.kernel = matrix, kernel
         self.asked, self.made = [], []
 
-    def layout(self, place):
-        return None
+    layout = staticmethod(lambda place: None)
+    release = staticmethod(lambda: None)
+    weight_shape = staticmethod(lambda k, d_in, d_out: (d_in, d_out))
+    shard = staticmethod(lambda k, weight: weight)
+    unshard = staticmethod(lambda k, piece, d_in, d_out: piece)
 
     def halo_of(self, k):
         return self.halo
@@ -39,27 +42,19 @@ class OneProcess:
         array = np.full((self.matrix.shape[0], width), np.nan)
         return Matrix(place, array, array)  # with the room for a halo of no rows
 
-    def release(self):
-        pass
-
     def aggregate(self, k, x, out, epilogue=None):
         self.asked.append(("aggregate", k, x.array.shape[1]))
         out[...] = self.matrix @ x.array
         self.kernel.follow(out, epilogue)
 
     def aggregate_t(self, k, x, out, epilogue=None):
-        self.asked.append(("aggregate_t", k, x.array.shape[1]))
         out[...] = self.matrix.T @ x.array
         self.kernel.follow(out, epilogue)
 
     def combine(self, k, product):
-        name = "combine_t" if product.transposed else "combine"
-        for weight in (product.b, *(product.also or ())[1:]):
-            self.asked.append((name, k, *weight.shape))
         self.kernel.gemm_then(product)
 
     def weight_grad(self, k, x, grad, out, sums=None):
-        self.asked.append(("weight_grad", k, *out.shape))
         self.kernel.gemm(x, grad, out, ta=True)
         if sums is not None:
             self.column_sum(k, grad, sums)
@@ -67,17 +62,7 @@ class OneProcess:
     def column_sum(self, k, grad, out):
         self.kernel.column_sum(grad, out)
 
-    def weight_shape(self, k, d_in, d_out):
-        return d_in, d_out
-
-    def shard(self, k, weight):
-        return weight
-
-    def unshard(self, k, piece, d_in, d_out):
-        return piece
-
     def expand_input(self, share, out):
-        self.asked.append(("expand_input", 1, share.shape[1]))
         out[...] = share
 
     def share_input(self, piece, out):
@@ -132,7 +117,7 @@ class WithEntries(OneProcess):
         return sums
 
     def reduce(self, contributions):
-        self.asked.append(("reduce", 1, contributions.size))
+        pass
 
 
 class LossScheme:

@@ -25,21 +25,11 @@ class SmallRun:
     """A network with initial weights: its loss, the sum of its logits times given numbers.
 
     ``attributes`` are the features of the arcs, ``sources`` to ``targets``; without ``arcs`` there
-    are none. A ``network`` that is given is taken in place of that of the settings,
-    features ``x`` in place of others. With ``blocks``, rows of vertices are in these.
+    are none. A ``network`` that is given is taken in place of that of the settings, features ``x``
+    in place of others. ``left``: ``residences``, which may need a ``disk``, and ``blocks``.
     """
 
-    def __init__(
-        self,
-        settings,
-        kernel="scipy",
-        arcs=True,
-        residences=KEPT,
-        network=None,
-        x=None,
-        disk=None,
-        blocks=False,
-    ):
+    def __init__(self, settings, kernel="scipy", arcs=True, network=None, x=None, **left):
         rng = np.random.default_rng(1)
         there = rng.random((N, N)) < 0.35
         there[list(LONELY)] = there[:, list(LONELY)] = False
@@ -56,10 +46,9 @@ class SmallRun:
         matrix = sp.csr_array((there | np.eye(N, dtype=bool) if loops else there).astype(float))
         self.matrix = matrix
         scheme = WithEntries(matrix, KERNELS.get(kernel)(np.float64))
-        target = Target(
-            scheme.orders, scheme.layout, residences=residences, blocks=blocks,
-            loss_over_logits=blocks,
-        )  # fmt: skip
+        residences, blocks = left.get("residences", KEPT), left.get("blocks", False)
+        how = {"residences": residences, "blocks": blocks, "loss_over_logits": blocks}
+        target, disk = Target(scheme.orders, scheme.layout, **how), left.get("disk")
         self.program = compile_network(self.network, target, model)
         given = dict.fromkeys(("zero", "mean"), self._entries(matrix, loops))
         facts = self.program, self.config, N, self.x.copy()
@@ -96,7 +85,8 @@ def of_oracle(run):
     order = np.lexsort((run.targets, run.sources))
     starts = np.searchsorted(run.sources[order], np.arange(N + 1))
     graph = Graph(starts, run.targets[order].astype(np.int32))
-    arcs = ArcRows.of(graph, "in", matrix_of(run.config.model)[1], run.attributes[order])
+    _, loops = matrix_of(run.config.model) or ("none", False)
+    arcs = ArcRows.of(graph, "in", loops, run.attributes[order])
     weights = {name: run.model.parameters[name].copy() for name in run.network.parameters}
     facts = run.matrix, arcs, run.config.train.seed, 1, {}
     values, backwards, spaces = [run.x], [None], ["vertices"]

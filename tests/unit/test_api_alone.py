@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from refusals import refuses
+from test_objects import Tensor
 
 import gcnmpi
-from gcnmpi.api.data import read_data, write_data
 from gcnmpi.mpi import launch
 from gcnmpi.run.weights_file import write_weights
 from partition.importing.assemble import import_graph
+from partition.importing.readers import Layout
 
 N = 40
 
@@ -75,17 +76,13 @@ def test_type_checkers_are_told_the_same_names():
 def test_arrays_give_the_folder_that_files_give(tmp_path):
     given = arrays()
     graph = gcnmpi.graph.from_arrays(**given, folder=tmp_path / "a.graph", undirected=True)
-    for name in ("edge_index", "x", "y"):
-        np.save(tmp_path / f"{name}.npy", given[name])
-    masks = {}
-    for name in ("train", "val", "test"):
-        masks[name] = tmp_path / f"{name}.npy"
-        np.save(masks[name], given[f"{name}_mask"])
-    from partition.importing.readers import Layout
-
+    file = {name: tmp_path / f"{name}.npy" for name in given}
+    for name, array in given.items():
+        np.save(file[name], array)
     manifest = import_graph(
-        tmp_path / "edge_index.npy", tmp_path / "f.graph", layout=Layout(vertices=f"0..{N - 1}"),
-        features=tmp_path / "x.npy", labels=tmp_path / "y.npy", masks=masks, undirected=True,
+        file["edge_index"], tmp_path / "f.graph", layout=Layout(vertices=f"0..{N - 1}"),
+        features=file["x"], labels=file["y"], undirected=True,
+        masks={name: file[f"{name}_mask"] for name in ("train", "val", "test")},
     )  # fmt: skip
     assert (graph.manifest.id, graph.manifest.data_id) == (manifest.id, manifest.data_id)
     assert (graph.n, graph.nnz, graph.classes) == (N, manifest.nnz, 3)
@@ -94,21 +91,6 @@ def test_arrays_give_the_folder_that_files_give(tmp_path):
     opened = gcnmpi.graph.open(tmp_path / "a.graph")
     np.testing.assert_array_equal(opened.labels, given["y"])
     assert repr(opened).endswith("undirected>")
-
-
-class Tensor:
-    """To NumPy it is like a tensor of PyTorch on a device and with a gradient."""
-
-    def __init__(self, array):
-        self.array = array
-
-    def detach(self):
-        return Tensor(self.array)
-
-    cpu = detach
-
-    def __array__(self, dtype=None, copy=None):
-        return self.array
 
 
 def test_matrices_and_tensors_are_arrays(tmp_path):
@@ -135,14 +117,6 @@ def test_matrices_and_tensors_are_arrays(tmp_path):
     assert two.adjacency().toarray().tolist() == [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
 
 
-def test_a_temporary_folder_goes_with_the_graph():
-    graph = gcnmpi.graph.from_arrays([[0, 1], [1, 0]])
-    path = graph.path
-    assert path.is_dir()
-    del graph
-    assert not path.parent.exists()
-
-
 def test_mistakes_in_arrays_are_refused():
     for changed, message in (
         ({"edge_index": np.zeros((3, 4))}, r"edge_index holds float64 \(3, 4\), not integers"),
@@ -159,21 +133,15 @@ def test_mistakes_in_arrays_are_refused():
         refuses(message, gcnmpi.graph.from_arrays, **arrays() | changed)
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:imbalance")
 def test_partitions_of_a_graph(tmp_path):
     graph = gcnmpi.graph.from_arrays(**arrays(), folder=tmp_path / "p.graph")
-    made = graph.add_partition("gp", 3, refine=True)
-    assert graph.partitions() == [made.name] == ["gp-3+refined"]
-    assert graph.add_partition("rp", 2, if_missing=True).id == graph.partition("rp-2").id
-    assert graph.add_partition("rp", 2, if_missing=True, seed=5).id == graph.partition("rp-2").id
+    made = graph.add_partition("rp", 2, if_missing=True)
+    assert graph.add_partition("rp", 2, if_missing=True, seed=5).id == made.id
     assert graph.add_partition("rp", 2, overwrite=True, seed=5, name="rp-2").seed == 5
-    assert graph.add_partition("auto", 2, time_limit=30).name == "auto-2-rows"
-    assert graph.partition("auto-2").k == 2
+    refuses("has a partition", graph.add_partition, "rp", 2)
+    refuses("did you mean", graph.partition, "rp-3")
     graph.remove_partition("rp-2")
-    assert "rp-2" not in graph.partitions()
-    refuses("did you mean", graph.partition, "gp-3+refind")
-    refuses("has a partition", graph.add_partition, "gp", 3, refine=True)
+    assert graph.partitions() == []
     refuses("there is no graph folder", gcnmpi.graph.open, tmp_path / "q.graph")
 
 
@@ -206,45 +174,22 @@ def test_a_record_is_arrays(tmp_path):
     refuses("cannot read", gcnmpi.Run, tmp_path / "nothing")
 
 
-def test_data_come_back_as_they_were(tmp_path):
-    graph = gcnmpi.graph.from_arrays([[0], [1]], folder=tmp_path / "d.graph")
-    value = {
-        "none": None, "numbers": [1, 2.5, True, float("inf")], "pair": (1, "two"),
-        "nested": {"dict": {"a": [np.float32(0.5), np.arange(6).reshape(2, 3)]}},
-        "texts": np.array(["a", "bc"]), "path": tmp_path, "graph": graph, "empty": [],
-    }  # fmt: skip
-    write_data(tmp_path, "x", value)
-    found = read_data(tmp_path, "x")
-    assert found["numbers"] == value["numbers"]
-    assert found["pair"] == (1, "two")
-    assert found["nested"]["dict"]["a"][0] == 0.5
-    np.testing.assert_array_equal(found["nested"]["dict"]["a"][1], np.arange(6).reshape(2, 3))
-    np.testing.assert_array_equal(found["texts"], value["texts"])
-    assert (found["path"], found["empty"], found["none"]) == (tmp_path, [], None)
-    assert found["graph"].manifest == graph.manifest
-    for wrong in (object(), {1: 2}, np.array([None]), {"deep": [print]}):
-        refuses("cannot be handed from process to process", write_data, tmp_path, "y", wrong)
-
-
 def nothing():
     """A function for ranks."""
 
 
-def test_what_cannot_be_given_to_ranks_is_refused():
-    for function, arguments, message in (
-        (lambda: None, {}, "within another function|no name"),
-        ("nothing", {}, "'nothing' names no function"),
-        (nothing, {"x": object()}, r"call\['arguments'\]\['x'\] is a object"),
-        (np.sum.__call__, {}, "no function"),
+def test_who_is_no_launcher_and_what_cannot_be_given_to_ranks(monkeypatch):
+    for function, ranks, arguments, message in (
+        (lambda: None, 2, {}, "within another function|no name"),
+        ("nothing", 2, {}, "'nothing' names no function"),
+        (nothing, 2, {"x": object()}, r"call\['arguments'\]\['x'\] is a object"),
+        (np.sum.__call__, 2, {}, "no function"),
+        (nothing, 0, {}, "0 ranks"),
     ):
-        refuses(message, gcnmpi.launch, function, 2, arguments)
-
-
-def test_who_is_no_launcher_is_told(monkeypatch):
-    refuses("0 ranks", gcnmpi.launch, nothing, 0)
-    monkeypatch.setenv("PMIX_RANK", "1")
-    refuses("launch was called by a rank", gcnmpi.launch, nothing, 2)
-    monkeypatch.delenv("PMIX_RANK")
+        refuses(message, gcnmpi.launch, function, ranks, arguments)
+    with monkeypatch.context() as patch:
+        patch.setenv("PMIX_RANK", "1")
+        refuses("launch was called by a rank", gcnmpi.launch, nothing, 2)
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(launch, "PYTHON", ("/nowhere/python",))
     refuses("there is no mpirun", gcnmpi.launch, nothing, 2)

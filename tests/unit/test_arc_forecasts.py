@@ -4,21 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from refusals import refuses
 from small_graphs import from_arcs
 
 from gcnmpi.layout.place import Place, Space
-from gcnmpi.layout.runtime import Source
-from gcnmpi.nn.compile.on_scheme import program_on
-from gcnmpi.nn.network import Builder
 from gcnmpi.options.config import from_table
-from gcnmpi.options.scheme import SCHEMES
-from gcnmpi.planner.case import Case, workload
-from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import memory
-from gcnmpi.schemes.forecast import make_facts
-from partition.graph.aggregation import aggregation_matrix
+from gcnmpi.planner.ranking import Candidate, Setting
 from partition.graph.arc_data import ArcData
 from partition.graph.store import open_graph, read_partition, write_graph
 from partition.pipeline.adding import add_partition
@@ -39,59 +31,20 @@ def stored(tmp_path_factory):
     return open_graph(path)
 
 
-def case_of(stored, model, trains=True, **scheme):
-    config = from_table({"model": model, "scheme": scheme})
-    source = Source(stored, read_partition(stored.path, "rp"), "in")
-    work = workload(stored, config)
-    size = K * scheme.get("replication", 1)
-    program, demand = program_on(work.network, source, work.config, size, trains)
-    entry = SCHEMES.get(config.scheme.name)
-    forecast = entry.forecast(config.scheme, size, make_facts(source, work.config, demand))
-    return Case(forecast, size, work, Machine(), 16, program)
-
-
-@pytest.mark.parametrize(
-    "scheme",
-    [{}, {"name": "bcast"}, {"name": "replicated", "replication": 2}],
-    ids=["p2p", "bcast", "replicated"],
-)
-@pytest.mark.parametrize("model", ["gat", "gine"])
-def test_rows_of_every_space(stored, scheme, model):
-    case = case_of(stored, {"name": model}, **scheme)
-    parts = read_partition(stored.path, "rp").parts
-    matrix = aggregation_matrix(stored.graph, "in", self_loops=True)
-    for rank in range(case.size):
-        own = parts == rank // scheme.get("replication", 1)
-        rows = {space: case.rows(rank, Place(1, space=space)) for space in Space}
-        needed = np.unique(matrix[own].indices)
-        assert rows[Space.OWN] == own.sum()
-        assert rows[Space.WHOLE] == own.sum() + np.count_nonzero(~own[needed])
-        assert rows[Space.ENTRIES] == matrix[own].nnz  # with the diagonal, whether M has it or not
-
-
-def test_products_on_rows_of_arcs_count_these(stored):
-    flops = replace(Machine(), **dict.fromkeys(("product_call", "copy_byte"), 0.0), dense_flop=1.0)
-    case = replace(case_of(stored, {"name": "gine", "hidden": []}), machine=flops)
-    dense = predict(case).phases["dense"]
-    arcs = min(case.rows(rank, Place(0, space=Space.ENTRIES)) for rank in range(K))
-    # Features of arcs times a weight, and the gradient of that.
-    assert dense > 2 * 2 * arcs * OF_ARCS * 5
-
-
-def test_a_batch_norm_does_not_take_rows_of_neighbours():
-    b = Builder(4)
-    refuses(r"batch norm.*count them twice", b.batch_norm, b.expand(b.input), "norm")
+def case_of(stored, **model):
+    config, partition = from_table({"model": model}), read_partition(stored.path, "rp")
+    candidate = Candidate(config.scheme, {}, K, partition)
+    return Setting(stored, config, Machine(), 16).case(candidate, K)
 
 
 @pytest.mark.parametrize(("name", "drops"), [("transformer", True), ("gine", False)])
 def test_arcs_have_keys_where_they_are_dropped(stored, monkeypatch, name, drops):
-    model = {"name": name, "dropout": 0.5, "attention_dropout": 0.5}
-    read = {"gine": ("name", "dropout")}.get(name, tuple(model))
-    dropped = case_of(stored, {key: model[key] for key in read}).program
-    assert dropped.drops_entries == drops
-    assert not case_of(stored, {"name": name}).program.drops_entries
-    case = case_of(stored, {key: model[key] for key in read})
-    needed, entries = memory(case), Place(1, space=Space.ENTRIES)
+    """A key of eight bytes for each of them."""
+    more = {"attention_dropout": 0.5} if drops else {}
+    case, entries = case_of(stored, name=name, dropout=0.5, **more), Place(1, space=Space.ENTRIES)
+    assert case.program.drops_entries == drops
+    assert not case_of(stored, name=name).program.drops_entries
+    needed = memory(case)
     monkeypatch.setattr(type(case.program), "drops_entries", False)
     keys = {8 * drops * case.rows(rank, entries) for rank in range(K)}
     assert needed - memory(case) in keys

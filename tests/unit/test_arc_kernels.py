@@ -1,29 +1,39 @@
 """Rows of vertices and rows of entries, of every kernel, against loops over the entries."""
 
-import functools
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from kernel_cases import DTYPES, give, junk, near, needs_native, same_bits
+from kernel_cases import draw, give, junk, kept, natively, near, needs_native, same_bits
 from refusals import refuses
+from test_norms import formula
 
 from gcnmpi.core import rng
 from gcnmpi.core.functions import REDUCTIONS
-from gcnmpi.kernels.epilogues import Activation
+from gcnmpi.kernels.epilogues import KINDS, Activation
 from gcnmpi.kernels.interface.arcs import LEAST_VARIANCE, Reduction, Taken
 from gcnmpi.options.kernel import KERNELS
 
 SHAPES = [(9, 12), (12, 5), (40, 40), (1, 1), (0, 4), (4, 0), (0, 0)]
+
 WIDTHS = [0, 1, 2, 3, 4, 8, 64, 65]
-SIZES = [((9, 23), width) for width in WIDTHS] + [(shape, 3) for shape in SHAPES]
+
+LARGE = (300, 200)  # for several threads
+SIZES = [((9, 23), width) for width in WIDTHS] + [(shape, 3) for shape in (*SHAPES, LARGE)]
+
 HEADS = [(1, 0), (1, 1), (1, 3), (3, 1), (4, 2), (1, 65), (3, 8), (4, 16), (3, 64), (2, 32)]
-CASES = [((9, 23), heads) for heads in HEADS] + [(shape, (3, 5)) for shape in SHAPES]
+
+CASES = [((9, 23), heads) for heads in HEADS] + [(s, (3, 5)) for s in (*SHAPES, LARGE)]
+
 WAYS = ["source", "target", "both"]
+
 TOGETHER = [*((kind,) for kind in REDUCTIONS), ("max", "sum"), ("min", "std"), REDUCTIONS]
+
 TOGETHER += [("std", "mean", "max", "min"), ("max", "min")]
+
 of_sizes = pytest.mark.parametrize(("shape", "width"), SIZES, ids=str)
+
 of_heads = pytest.mark.parametrize(("shape", "heads"), CASES, ids=str)
+
 together = pytest.mark.parametrize("kinds", TOGETHER, ids=" ".join)
 
 
@@ -32,8 +42,9 @@ class Entries:
 
     def __init__(self, random, shape, density=0.4):
         self.shape = shape
-        copies = (random.random(shape) < density).astype(int)
+        copies = (random.random(shape) < (density if shape != LARGE else 0.1)).astype(int)
         copies *= random.integers(1, 4, shape)
+        copies[7:8] = 1  # a long row
         copies[shape[0] // 2 :: 5] = 0
         copies[:, shape[1] // 3 :: 7] = 0
         self.order = random.permutation(10 * shape[1])[: shape[1]].astype(np.int64)
@@ -55,11 +66,6 @@ class Entries:
         """The entries of each row that has some."""
         slices = map(slice, self.starts[:-1], self.starts[1:])
         return [(i, s) for i, s in enumerate(slices) if s.start < s.stop]
-
-
-def numbers(random, kernel, *shape):
-    """Random ones that the kernel's dtype has, in float64."""
-    return random.standard_normal(shape).astype(kernel.dtype).astype(np.float64)
 
 
 def split(x, heads):
@@ -132,6 +138,7 @@ OPERATIONS = {
     "multiples": ("he", "e", lambda k, p, v, x, out: k.scale_heads(v, x, out),
                   lambda n, v, x: weighed(v, x)),
 }  # fmt: skip
+
 IN_PLACE = ("softmax", "softmax back", "multiples")  # over the last of what is given
 
 
@@ -161,7 +168,7 @@ def test_operations_are_loops_over_the_entries(kernel, random, shape, heads, nam
     entries, pattern = entries_of(kernel, random, shape)
     entries.heads = heads[0]
     sizes = sizes_of(pattern, OPERATIONS[name][0], *heads)
-    arrays = [numbers(random, kernel, *size) for size in sizes]
+    arrays = [draw(random, kernel, *size) for size in sizes]
     expected = OPERATIONS[name][3](entries, *arrays)
     of = kernel, pattern, name, heads, arrays
     near(kernel, result_of(*of), expected, 10)
@@ -173,55 +180,53 @@ def test_operations_are_loops_over_the_entries(kernel, random, shape, heads, nam
 # Epilogues of rows of both ends.
 
 
-def ends(random, kernel, entries, width, way):
-    """Source and target, of which one may be missing, and their sum for each entry."""
-    source = numbers(random, kernel, entries.shape[1], width) if way != "target" else None
-    target = numbers(random, kernel, entries.shape[0], width) if way != "source" else None
-    total = np.zeros((entries.count, width))
-    if source is not None:
-        total += source[entries.columns]
-    if target is not None:
-        total += target[entries.rows]
-    return source, target, total
-
-
-def taken(kernel, pattern, source, target, width, epilogue=None):
-    out = junk(kernel, pattern.entries, width)
-    given = [None if x is None else give(kernel, x) for x in (source, target)]
-    kernel.take(Taken(pattern, *given, out, epilogue))
-    return out
-
-
-ACTIVATIONS = {
-    "none": lambda x: x,
-    "relu": lambda x: np.maximum(x, 0),
-    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
-    "leaky_relu": lambda x: np.where(x > 0, x, 0.2 * x),
-}
-
-
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", ACTIVATIONS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("width", [1, 3, 8, 65])
 def test_what_follows_rows_of_both_ends(kernel, random, width, kind, way):
     entries, pattern = entries_of(kernel, random, (9, 23))
-    source, target, total = ends(random, kernel, entries, width, way)
-    bias, plus = numbers(random, kernel, width), numbers(random, kernel, entries.count, width)
+    source, target = (draw(random, kernel, n, width) for n in (23, 9))
+    total = source[entries.columns] * (way != "target") + target[entries.rows] * (way != "source")
+    given = (give(kernel, source) if way != "target" else None,
+             give(kernel, target) if way != "source" else None)  # fmt: skip
+    bias, plus = draw(random, kernel, width), draw(random, kernel, entries.count, width)
     keys = rng.row_keys(3, 2, 7, np.arange(entries.count)), rng.column_keys(np.arange(width))
-    hashes, scratch = np.empty((2, entries.count, width), np.uint32)
-    rng.hash_block(*keys, hashes, scratch)
-    kept = (hashes >= rng.threshold(0.4)) / 0.6
-    activate, more = ACTIVATIONS[kind], {"slope": 0.2, "plus": give(kernel, plus)}
-    resident = [kernel.resident(keys[0], np.uint64), kernel.resident(keys[1], np.uint32)]
+    mask, more = kept(*keys, 0.4), {"slope": 0.2, "plus": give(kernel, plus)}
+    keys, out = map(kernel.resident, keys, (np.uint64, np.uint32)), junk(kernel, *plus.shape)
+    keys, mine = tuple(keys), give(kernel, bias)
     for epilogue, expected in (
-        (Activation(give(kernel, bias), kind, slope=0.2), activate(total + bias)),
-        (Activation(None, kind, *resident, 0.4, slope=0.2), activate(total) * kept),
-        (
-            Activation(give(kernel, bias), kind, *resident, 0.4, **more),
-            activate(total + plus + bias) * kept,
-        ),
+        (Activation(mine, kind, slope=0.2), formula(kind, total + bias)[0]),
+        (Activation(None, kind, *keys, 0.4, slope=0.2), formula(kind, total)[0] * mask),
+        (Activation(mine, kind, *keys, 0.4, **more), formula(kind, total + plus + bias)[0] * mask),
     ):
-        near(kernel, taken(kernel, pattern, source, target, width, epilogue), expected, 4)
+        kernel.take(Taken(pattern, *given, out, epilogue))
+        near(kernel, out, expected, 4)
+
+
+def test_reductions_of_special_numbers(kernel):
+    """Of two rows of three: small deviations are none, large means cost no digits, NaN stays."""
+    pattern = kernel.pattern(sp.csr_array(np.ones((2, 3))), np.arange(3))
+    large = 4096 + np.array([-0.25, 0.25, -0.5, 0.5, 0.25, -0.5])
+    for kind, x, expected in (
+        ("std", [5, 5, 5, 5, 5, 5.003], [0, 0]),
+        ("std", large, large.reshape(2, 3).std(axis=1)),
+        ("max", [1, np.nan, 2, 3, 2, 4], [np.nan, 4]),
+        ("min", [1, np.nan, 2, 3, 2, 4], [np.nan, 2]),
+    ):
+        given, out, dx = give(kernel, np.reshape(x, (6, 1))), junk(kernel, 2, 1), junk(kernel, 6, 1)
+        reduction = Reduction(pattern, (kind,), given, out)
+        kernel.reduce_targets(reduction)
+        near(kernel, out, np.reshape(expected, (2, 1)))
+        if np.array_equal(expected, [0, 0]):
+            kernel.reduce_targets_backward(reduction, give(kernel, np.ones((2, 1))), dx)
+            near(kernel, dx, np.zeros((6, 1)))
+    e = np.exp(-1)
+    softmax = np.reshape([1 / (1 + e), 0, e / (1 + e), 0.5, 0.5, 0], (6, 1))
+    for width in (1, 5):  # of numbers whose exponentials overflow
+        x = np.repeat(np.reshape([800.0, -900.0, 799.0, -5e3, -5e3, -9e3], (6, 1)), width, axis=1)
+        out = junk(kernel, 6, width)
+        kernel.softmax_targets(pattern, give(kernel, x), out)
+        near(kernel, out, np.repeat(softmax, width, axis=1))
 
 
 # Reductions.
@@ -262,7 +267,7 @@ def slopes(kind, x, grad):
 def test_reductions_and_their_gradients(kernel, random, shape, width, kinds):
     entries, pattern = entries_of(kernel, random, shape)
     x = np.round(2 * random.standard_normal((entries.count, width)))  # many are equal
-    grad = numbers(random, kernel, shape[0], len(kinds) * width)
+    grad = draw(random, kernel, shape[0], len(kinds) * width)
     expected, dx = np.zeros(grad.shape), np.zeros(x.shape)
     for number, kind in enumerate(kinds):
         own = slice(number * width, (number + 1) * width)
@@ -277,100 +282,25 @@ def test_reductions_and_their_gradients(kernel, random, shape, width, kinds):
     near(kernel, back, dx, 4)
 
 
-def test_small_deviations_are_none(kernel):
-    pattern = kernel.pattern(sp.csr_array(np.ones((2, 3))), np.arange(3))
-    x = np.array([5, 5, 5, 5, 5, 5.003])[:, np.newaxis]
-    out, dx = junk(kernel, 2, 1), junk(kernel, 6, 1)
-    reduction = Reduction(pattern, ("std",), give(kernel, x), out)
-    kernel.reduce_targets(reduction)
-    near(kernel, out, np.zeros((2, 1)))
-    kernel.reduce_targets_backward(reduction, give(kernel, np.ones((2, 1))), dx)
-    near(kernel, dx, np.zeros((6, 1)))
-
-
-def test_a_deviation_about_a_large_mean_keeps_its_digits(kernel):
-    """Which the mean of squares less the square of the mean would lose."""
-    pattern = kernel.pattern(sp.csr_array(np.ones((1, 4))), np.arange(4))
-    x = 4096 + np.array([-0.25, 0.25, -0.5, 0.5])[:, np.newaxis]
-    out = junk(kernel, 1, 1)
-    kernel.reduce_targets(Reduction(pattern, ("std",), give(kernel, x), out))
-    near(kernel, out, np.array([[x.std()]]))
-
-
-@pytest.mark.parametrize("kind", ["max", "min"])
-def test_extremes_pass_nan_on(kernel, kind):
-    pattern = kernel.pattern(sp.csr_array(np.ones((2, 3))), np.arange(3))
-    x = np.array([1, np.nan, 2, 3, 2, 4])[:, np.newaxis]
-    out = junk(kernel, 2, 1)
-    kernel.reduce_targets(Reduction(pattern, (kind,), give(kernel, x), out))
-    near(kernel, out, np.array([[np.nan], [4 if kind == "max" else 2]]))
-
-
-@pytest.mark.parametrize("width", [1, 5])
-def test_a_softmax_of_large_numbers_does_not_overflow(kernel, width):
-    pattern = kernel.pattern(sp.csr_array(np.ones((2, 3))), np.arange(3))
-    x = np.repeat([[800.0], [-900.0], [799.0], [-5e3], [-5e3], [-9e3]], width, axis=1)
-    out = junk(kernel, 6, width)
-    kernel.softmax_targets(pattern, give(kernel, x), out)
-    e = np.exp(-1)
-    expected = np.array([1 / (1 + e), 0, e / (1 + e), 0.5, 0.5, 0])[:, np.newaxis]
-    near(kernel, out, np.repeat(expected, width, axis=1))
-
-
-# More entries, and threads.
-
-
-def large(random):
-    """Entries with long rows and a long column; some arcs occur twice."""
-    places = random.integers(0, (300, 500), (9000, 2)).T
-    dense = sp.coo_array((np.ones(9000), places), shape=(300, 500)).toarray()
-    dense[7], dense[:, 11], dense[40:60], dense[:, 20:30] = 1, 1, 0, 0
-    rows, columns = np.nonzero(dense)
-    again = np.sort(np.concatenate((np.arange(len(rows)), random.integers(0, len(rows), 900))))
-    starts = np.searchsorted(rows[again], np.arange(301))
-    return sp.csr_array((np.ones(len(again)), columns[again], starts), shape=(300, 500))
-
-
-def results_of_large(kernel, heads):
-    random = np.random.default_rng(3)
-    pattern, found = kernel.pattern(large(random), random.permutation(500)), []
-    for name in OPERATIONS:
-        sizes = sizes_of(pattern, OPERATIONS[name][0], *heads)
-        arrays = [random.standard_normal(size) for size in sizes]
-        found.append(result_of(kernel, pattern, name, heads, arrays))
-    ((rows, width),) = sizes_of(pattern, "t", *heads)
-    x = give(kernel, random.standard_normal((pattern.entries, width)))
-    for kinds in (("sum",), ("max", "min"), REDUCTIONS):
-        size = rows, len(kinds) * width
-        reduction = Reduction(pattern, kinds, x, junk(kernel, *size))
-        kernel.reduce_targets(reduction)
-        found += [reduction.out, junk(kernel, *x.shape)]
-        kernel.reduce_targets_backward(
-            reduction, give(kernel, random.standard_normal(size)), found[-1]
-        )
-    return [kernel.to_host(one) for one in found]
-
-
-@functools.cache
-def expected_of_large(heads):
-    """The same for all kernels: the reference is slow."""
-    return results_of_large(KERNELS.get("scipy")(np.float64), heads)
-
-
-@pytest.mark.parametrize("heads", [(1, 1), (4, 8), (3, 7), (1, 100)], ids=str)
-def test_many_entries_as_the_reference_has_them(kernel, heads):
-    for mine, expected in zip(
-        results_of_large(kernel, heads), expected_of_large(heads), strict=True
-    ):
-        near(kernel, mine, expected, 20)
-
-
-@needs_native
-@DTYPES
+@natively
 def test_the_bits_do_not_depend_on_threads(dtype):
-    kernels = [KERNELS.get("native")(dtype, threads) for threads in (1, 2, 3)]
     for heads in ((3, 17), (4, 16)):
-        same_bits([results_of_large(kernel, heads) for kernel in kernels])
+        found = []
+        for threads in (1, 2, 3):
+            kernel, random = KERNELS.get("native")(dtype, threads), np.random.default_rng(3)
+            _, pattern = entries_of(kernel, random, LARGE)
+            for name, (letters, *_) in OPERATIONS.items():
+                arrays = [random.standard_normal(s) for s in sizes_of(pattern, letters, *heads)]
+                found.append(result_of(kernel, pattern, name, heads, arrays))
+            shape = pattern.entries, heads[0] * heads[1]
+            x, dx = give(kernel, random.standard_normal(shape)), junk(kernel, *shape)
+            out = junk(kernel, LARGE[0], len(REDUCTIONS) * shape[1])
+            reduction = Reduction(pattern, tuple(REDUCTIONS), x, out)
+            kernel.reduce_targets(reduction)
+            kernel.reduce_targets_backward(reduction, give(kernel, random.random(out.shape)), dx)
+            found += [out, dx]
+        each = len(found) // 3
+        same_bits([found[:each], found[each : 2 * each], found[2 * each :]])
 
 
 @needs_native

@@ -1,11 +1,10 @@
 """Folders of checkpoints, records that are continued, signals and the watch over hangs."""
 
+import contextlib
 import json
 import os
 import resource
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -30,10 +29,8 @@ FACTS = {
 
 
 def epochs(count, loss=1.0):
-    return [
-        Epoch(k, loss / k, {"val_accuracy": 0.1 * k, "test_accuracy": None}, 0.5)
-        for k in range(1, count + 1)
-    ]
+    values = [{"val_accuracy": 0.1 * k, "test_accuracy": None} for k in range(1, count + 1)]
+    return [Epoch(k, loss / k, value, 0.5) for k, value in enumerate(values, 1)]
 
 
 def write(out, count, history=None):
@@ -57,18 +54,21 @@ def read(path):
     return files.read_state(path, facts)
 
 
+def names_in(out):
+    return [path.name for path in files.stored(out / files.FOLDER)]
+
+
 def test_checkpoints_in_the_middle_of_an_epoch_are_in_order(tmp_path):
     names = [files.name_of(*place) for place in ((2, 0), (1, 900), (1, 30), (1, 0), (0, 7))]
     assert names[1] == "epoch-000001+000900"
-    for name in reversed(names):
+    for name in (*reversed(names), "epoch-1+2"):
         (tmp_path / files.FOLDER / name).mkdir(parents=True)
-    (tmp_path / files.FOLDER / "epoch-1+2").mkdir()
-    assert [path.name for path in files.stored(tmp_path / files.FOLDER)] == names
-    files.discard_after(tmp_path, Path(names[2]))
-    assert [path.name for path in files.stored(tmp_path / files.FOLDER)] == names[2:]
+    files.discard_after(tmp_path, Path(names[1]))
+    assert names_in(tmp_path) == names[1:]
 
 
 def test_the_newest_two_are_kept_and_nothing_else(tmp_path):
+    files.set_aside(tmp_path)  # of none
     for count in (1, 2, 10, 9):
         write(tmp_path, count)
     (tmp_path / files.FOLDER / ".epoch-000011.tmp").mkdir()  # of a run that was killed
@@ -77,18 +77,29 @@ def test_the_newest_two_are_kept_and_nothing_else(tmp_path):
     found, state = read(path)
     assert found == epochs(11)
     np.testing.assert_array_equal(state["weights/convs.0.lin.weight"], 11 * WEIGHT)
-    names = sorted(os.listdir(tmp_path / files.FOLDER))
-    assert names == ["epoch-000010", "epoch-000011"]
-    assert [files.place_of(path)[0] for path in files.stored(tmp_path / files.FOLDER)] == [11, 10]
+    names = ["epoch-000011", "epoch-000010"]
+    assert (names_in(tmp_path), {*os.listdir(tmp_path / files.FOLDER)}) == (names, {*names})
     for epoch in (2, 12, 10**30, -1):
         facts = files.read_manifest(path) | {"epoch": epoch}
         refuses("lacks epochs", files.read_state, path, facts)
     files.discard_after(tmp_path, Path(files.name_of(10)))
     assert os.listdir(tmp_path / files.FOLDER) == ["epoch-000010"]
+    files.set_aside(tmp_path)  # of an earlier run, of which the last stay
+    write(tmp_path, 7)
+    files.set_aside(tmp_path)
+    assert names_in(tmp_path) == []
+    assert files.stored(tmp_path / files.PREVIOUS)[0].name == "epoch-000007"
 
 
 def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
-    done, replace = [], Path.replace
+    """A full disk leaves the one before."""
+    first, done, replace = write(tmp_path, 2), [], Path.replace
+    for call in ("os.fsync", "pathlib.Path.replace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(call, raising(OSError(28, "No space left on device")))
+            refuses("No space left on device", write, tmp_path, 3)
+        read(first)
+        assert names_in(tmp_path) == [first.name]
     monkeypatch.setattr("os.fsync", lambda f: done.append(os.readlink(f"/proc/self/fd/{f}")))
     monkeypatch.setattr("pathlib.Path.replace", lambda a, b: done.append("named") or replace(a, b))
     write(tmp_path, 3)
@@ -100,35 +111,30 @@ def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatc
 @pytest.mark.parametrize("name", ["manifest.json", "state.npz", "epochs.jsonl"])
 def test_every_byte_counts(tmp_path, name):
     path = write(tmp_path, 2)
-    good = (path / name).read_bytes()
+    good, says = (path / name).read_bytes(), r"damaged|no readable manifest"
     rng = np.random.default_rng(0)
     for place in rng.choice(len(good), min(len(good), 60), replace=False):
-        (path / name).write_bytes(good[:place] + bytes([good[place] ^ 4]) + good[place + 1 :])
-        refuses(r"damaged|no readable manifest", read, path, error=files.DamagedError)
-        (path / name).write_bytes(good[:place])
-        with pytest.raises(files.DamagedError):
-            read(path)
+        other = good[:place] + bytes([good[place] ^ 4]) + good[place + 1 :]
+        for bad in (other, good[:place]):
+            (path / name).write_bytes(bad)
+            refuses(says if bad is other else ".", read, path, error=files.DamagedError)
     (path / name).unlink()
-    with pytest.raises(files.DamagedError):
-        read(path)
+    refuses(".", read, path, error=files.DamagedError)
 
 
-def test_another_version_is_no_damage(tmp_path):
+def test_a_manifest_with_malformed_fields_is_damaged(tmp_path):
     path = write(tmp_path, 2)
     changed(path, version=99)
-    caught = refuses("version 99", files.read_manifest, path)
-    assert not isinstance(caught, files.DamagedError)
-
-
-@pytest.mark.parametrize("call", ["os.fsync", "pathlib.Path.replace"])
-def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, monkeypatch, call):
-    before = write(tmp_path, 2)
-
-    monkeypatch.setattr(call, raising(OSError(28, "No space left on device")))
-    refuses("No space left on device", write, tmp_path, 3)
-    monkeypatch.undo()
-    read(before)
-    assert files.stored(tmp_path / files.FOLDER) == [before]
+    assert not isinstance(refuses("version 99", files.read_manifest, path), files.DamagedError)
+    for change in (
+        {"best": None}, {"best": {"epoch": "1", "value": 0.5}}, {"widths": []},
+        {"files": [["state.npz", 0, "9", 1]]}, {"files": [7]}, {"files": []}, {"data_id": 7},
+        {"files": [[[], 0, 1, 1], ["state.npz", 0, 1, 1], ["epochs.jsonl", 0, None, 1]]},
+        {"config": []}, {"steps": True},
+    ):  # fmt: skip
+        changed(write(tmp_path, 2), **change)
+        says = r"manifest of the checkpoint .* is damaged"
+        refuses(says, files.read_manifest, path, error=files.DamagedError)
 
 
 @pytest.mark.parametrize("links", [True, False])
@@ -153,49 +159,27 @@ def test_checkpoints_append_to_the_epochs_of_the_one_before_the_last(tmp_path, m
 
 
 def test_checkpoints_that_cannot_be_read_are_not_taken_for_none(tmp_path, monkeypatch):
-    assert files.stored(tmp_path / files.FOLDER) == []
+    assert names_in(tmp_path) == []
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "gone").symlink_to(tmp_path / "a disk that is not mounted")
     (tmp_path / "file").touch()
     for name in ("loop", "gone", "file"):
         refuses(f"cannot read .*{name}: ", files.stored, tmp_path / name)
     path, broken = write(tmp_path, 2), raising(OSError(5, "Input/output error"))
-    open_regular = files.open_regular
+    opened = files.open_regular
     for name in (files.MANIFEST, files.STATE, files.EPOCHS, "the folder"):
         with monkeypatch.context() as patch:
             if name == "the folder":
                 patch.setattr("os.listdir", broken)
-            patch.setattr(
-                files,
-                "open_regular",
-                lambda p, n=name: (broken if p.name == n else open_regular)(p),
-            )
+            one = lambda p, n=name: (broken if p.name == n else opened)(p)  # noqa: E731
+            patch.setattr(files, "open_regular", one)
             refused = refuses("Input/output error", lambda: read(files.stored(path.parent)[0]))
         assert not isinstance(refused, files.DamagedError), name
     monkeypatch.setattr("shutil.rmtree", broken)
     refuses("cannot rename the old", files.discard_after, tmp_path, Path(files.name_of(1)))
 
 
-def test_a_manifest_with_malformed_fields_is_damaged(tmp_path):
-    for change in (
-        {"best": None}, {"best": {"epoch": "1", "value": 0.5}}, {"widths": []},
-        {"files": [["state.npz", 0, "9", 1]]}, {"files": [7]}, {"files": []}, {"data_id": 7},
-        {"files": [[[], 0, 1, 1], ["state.npz", 0, 1, 1], ["epochs.jsonl", 0, None, 1]]},
-        {"config": []}, {"steps": True},
-    ):  # fmt: skip
-        path = write(tmp_path, 2)
-        changed(path, **change)
-        with pytest.raises(files.DamagedError, match=r"manifest of the checkpoint .* is damaged"):
-            files.read_manifest(path)
-
-
-def test_checkpoints_of_an_earlier_run_are_set_aside(tmp_path):
-    files.set_aside(tmp_path)
-    for count in (5, 7):
-        write(tmp_path, count)
-        files.set_aside(tmp_path)
-    assert files.stored(tmp_path / files.FOLDER) == []
-    assert files.stored(tmp_path / files.PREVIOUS)[0].name == "epoch-000007"
+# Records.
 
 
 def record(path, *events):
@@ -206,6 +190,14 @@ def record(path, *events):
     add.check()
 
 
+def lines_of(some):
+    return [("epoch", one.record()) for one in some]
+
+
+def read_epochs(path):
+    return [to_epoch(one) for one in read_run(path).epochs]
+
+
 def test_records_of_all_earlier_runs_are_kept_and_told_of(tmp_path, capsys):
     for number in range(4):
         record(new_record(tmp_path), ("start", {"ranks": number}))
@@ -214,57 +206,20 @@ def test_records_of_all_earlier_runs_are_kept_and_told_of(tmp_path, capsys):
     assert capsys.readouterr().err.count("is now run.previous.jsonl") == 3
 
 
-def test_of_several_records_of_an_epoch_the_last_counts(tmp_path):
-    path = new_record(tmp_path)
-    start = {"ranks": 4, "partition": "hp-4"}
-    old = [("epoch", e.record()) for e in epochs(3, loss=9.0)]
-    record(path, ("start", start), *old)
-    with open(path, "a") as file:
-        file.write('{"event": "epo')  # cut off by a crash
-    assert continued_record(tmp_path, start, epochs(1, loss=9.0)) == path
-    new = [("epoch", e.record()) for e in epochs(2, loss=1.0)[1:]]
-    record(path, ("resume", {"ranks": 2, "epoch": 1}), *new)
-    run = read_run(tmp_path)
-    assert run.start == {"event": "start", "ranks": 2, "partition": "hp-4"}
-    assert [epoch["loss"] for epoch in run.epochs] == [9.0, 0.5]
-    assert (run.end, run.stop, run.resumes) == (None, None, 1)
-    record(path, ("end", {"finished": True}))
-    assert read_run(path).end == {"event": "end", "finished": True}
-    record(path, ("resume", {"epoch": 2}))
-    assert read_run(path).end is None
-
-
 @pytest.mark.parametrize("there", [None, "", "garbage\nmore\n", "another run"])
 def test_epochs_that_a_record_lacks_come_from_the_checkpoint(tmp_path, there):
     path = tmp_path / "run.jsonl"
     if there == "another run":
-        old = [("epoch", e.record()) for e in epochs(9, loss=9.0)]
-        record(path := new_record(tmp_path), ("start", {"ranks": 4}), *old)
+        record(path, ("start", {"ranks": 4}), *lines_of(epochs(9, loss=9.0)))
     elif there is not None:
         path.write_text(there)
-    continued_record(tmp_path, {"ranks": 2}, epochs(4))
-    size = path.stat().st_size
-    continued_record(tmp_path, {"ranks": 2}, epochs(4))
-    assert path.stat().st_size == size
+    sizes = []
+    for _ in range(2):
+        continued_record(tmp_path, {"ranks": 2}, epochs(4))
+        sizes.append(path.stat().st_size)
+    assert sizes[0] == sizes[1]
     record(path, ("resume", {"ranks": 2, "epoch": 4}))
-    assert [to_epoch(e) for e in read_run(tmp_path).epochs] == epochs(4)
-
-
-def test_the_pace_counts_what_happens_between_epochs(tmp_path):
-    path = new_record(tmp_path)
-
-    def pace(*events):
-        record(path, *events)
-        return read_run(path).pace
-
-    def at(epoch, moment):
-        return "epoch", Epoch(epoch, 1.0, {}, 0.5).record() | {"time": moment}
-
-    assert pace(("start", {}), at(1, 50.0)) is None
-    assert pace(at(2, 60.0), at(3, 70.0)) == 10.0
-    assert pace(("resume", {"epoch": 2}), at(3, 1000.0)) is None
-    assert pace(at(4, 1004.0), at(7, 1012.0)) == 3.0
-    assert abs(read_run(path).heard - time.time()) < 60
+    assert read_epochs(tmp_path) == epochs(4)
 
 
 @pytest.mark.parametrize(
@@ -280,11 +235,10 @@ def test_the_pace_counts_what_happens_between_epochs(tmp_path):
 )  # fmt: skip
 def test_malformed_fields_of_a_record_are_one_line(tmp_path, line):
     (tmp_path / "run.jsonl").write_text('{"event": "start"}\n' + line + '\n{"event": "x"}\n')
-    caught = refuses(r"run.jsonl is damaged: ", read_run, tmp_path)
-    assert "\n" not in str(caught)
-    assert "\x1b" not in str(caught)
+    caught = str(refuses(r"run.jsonl is damaged: ", read_run, tmp_path))
+    assert not {"\n", "\x1b"} & {*caught}
     continued_record(tmp_path, {"ranks": 1}, epochs(2))
-    assert [to_epoch(e) for e in read_run(tmp_path).epochs] == epochs(2)
+    assert read_epochs(tmp_path) == epochs(2)
     assert (tmp_path / "run.previous.jsonl").exists()
 
 
@@ -308,11 +262,8 @@ def test_a_full_disk_leaves_whole_records_and_one_error(tmp_path):
     refuses("cannot write", Writer, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("change", "moved"),
-    [("none", False), ("unlinked", False), ("replaced", False), ("renamed", True), ("other", None)],
-)
-def test_a_record_that_is_lost_is_written_again(tmp_path, capsys, change, moved):
+@pytest.mark.parametrize("change", ["none", "unlinked", "replaced", "renamed", "other"])
+def test_a_record_that_is_lost_is_written_again(tmp_path, capsys, change):
     folder = tmp_path / "run"
     folder.mkdir()
     path = new_record(folder)
@@ -326,18 +277,16 @@ def test_a_record_that_is_lost_is_written_again(tmp_path, capsys, change, moved)
         folder.rename(tmp_path / "away")
     if change == "other":
         folder.mkdir()
-    if moved is None:
         refuses(r"run was renamed or removed .* another folder", write.restore)
         assert list(folder.iterdir()) == []
         return
-    assert write.restore() is moved
+    assert write.restore() is (change == "renamed")
     write("epoch", epoch=1, loss=0.5, seconds=0.25)
     write.close()
-    assert read_run(folder).start["ranks"] == 2
-    assert len(read_run(folder).epochs) == 1
+    run, kept = read_run(folder), folder / "run.previous.jsonl"
+    assert (run.start["ranks"], len(run.epochs)) == (2, 1)
     said = capsys.readouterr().err
     assert (f"{path} was renamed, removed or replaced" in said) is (change != "none")
-    kept = folder / "run.previous.jsonl"
     assert (kept.read_text() if kept.exists() else "") == ("{}\n" if change == "replaced" else "")
 
 
@@ -348,91 +297,62 @@ def test_a_new_folder_is_nobody_elses(tmp_path):
     refuses(r"cannot write .*file", new_folder, tmp_path / "file", "x")
 
 
-def test_a_second_ctrl_c_does_not_wait(capfd):
-    # Tests may run in the background of a shell, where SIGINT is ignored.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+# Signals.
+
+
+@contextlib.contextmanager
+def handling(handler, *numbers):
+    """A handler of signals, and afterwards those of before; it must still be there."""
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
-        with stop_requests() as asked:
-            assert not asked()
-            os.kill(os.getpid(), signal.SIGINT)
-            assert asked() == signal.SIGINT
-            with pytest.raises(KeyboardInterrupt):
-                os.kill(os.getpid(), signal.SIGINT)
-        assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
+        yield
+        assert {signal.getsignal(number) for number in numbers} == {handler}
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+def kill(number):
+    os.kill(os.getpid(), number)
+
+
+def test_a_second_ctrl_c_does_not_wait_and_an_ignored_one_stays_ignored(capfd):
+    # Tests may run in the background of a shell, where SIGINT is ignored.
+    with handling(signal.default_int_handler, signal.SIGINT), stop_requests() as asked:
+        assert not asked()
+        kill(signal.SIGINT)
+        assert asked() == signal.SIGINT
+        with pytest.raises(KeyboardInterrupt):
+            kill(signal.SIGINT)
     assert capfd.readouterr().err.count("stopping with a checkpoint") == 1
+    with handling(signal.SIG_IGN, signal.SIGINT), stop_requests() as asked:
+        kill(signal.SIGINT)
+        assert not asked()
 
 
 def test_before_anybody_asks_only_notices_wait():
-    old = {number: signal.signal(number, signal.SIG_DFL) for number in STOP_SIGNALS}
-    try:
-        with stop_requests() as asked:
-            handlers = [signal.getsignal(number) for number in STOP_SIGNALS]
-            waiting = [number in NOTICES for number in STOP_SIGNALS]
-            assert [handler != signal.SIG_DFL for handler in handlers] == waiting
-            os.kill(os.getpid(), signal.SIGUSR1)
-            assert asked() == signal.SIGUSR1
-            os.kill(os.getpid(), signal.SIGTERM)
-            assert asked() == signal.SIGTERM
-            assert all(signal.getsignal(number) == handlers[0] for number in STOP_SIGNALS)
-        assert all(signal.getsignal(number) == signal.SIG_DFL for number in STOP_SIGNALS)
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
+    with handling(signal.SIG_DFL, *STOP_SIGNALS), stop_requests() as asked:
+        handlers = [signal.getsignal(number) for number in STOP_SIGNALS]
+        waiting = [number in NOTICES for number in STOP_SIGNALS]
+        assert [handler != signal.SIG_DFL for handler in handlers] == waiting
+        for number in (signal.SIGUSR1, signal.SIGTERM):
+            kill(number)
+            assert asked() == number
+        assert {signal.getsignal(number) for number in STOP_SIGNALS} == {handlers[0]}
 
 
 def test_a_process_that_is_woken_to_be_ended_stands_still(monkeypatch):
     slept = []
     monkeypatch.setattr("time.sleep", slept.append)
-    before = signal.getsignal(signal.SIGCONT)
-    with watch.waking_slowly():
-        os.kill(os.getpid(), signal.SIGCONT)
+    with handling(signal.SIG_DFL, signal.SIGCONT), watch.waking_slowly():
+        kill(signal.SIGCONT)
     assert slept[0] >= 2  # Open MPI's mpirun leaves a second
-    assert signal.getsignal(signal.SIGCONT) == before
-
-
-def test_a_signal_that_is_ignored_stays_ignored():
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with stop_requests() as asked:
-            os.kill(os.getpid(), signal.SIGINT)
-            assert not asked()
-        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 STILL = 2.0  # seconds, longer than a machine that is busy lets a thread wait
 
 
-def test_the_watchdog_ends_a_process_that_stands_still(capsys):
-    ended = threading.Event()
-    with watchdog(0.3, rank=5, end=lambda code: ended.set()):
-        assert ended.wait(60)
-    said = capsys.readouterr().err
-    assert "rank 5 on" in said
-    assert "has made no progress for 0.3 s" in said
-
-
-def test_the_watchdog_ends_a_process_that_lets_no_thread_run():
-    program = """
-import ctypes
-from gcnmpi.mpi.watch import watchdog
-
-def holds():
-    ctypes.PyDLL(None).sleep(60)
-
-with watchdog(0.5, rank=5):
-    holds()
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "error: rank 5 on" in done.stderr
-    assert "in holds" in done.stderr
-
-
-def test_the_watchdog_lets_live_what_moves_or_says_so():
+def test_the_watchdog_ends_what_stands_still_and_lets_live_what_moves_or_says_so(capsys):
     ended = threading.Event()
     with watchdog(STILL, rank=0, end=lambda code: ended.set()) as moved:
         until = time.monotonic() + 1.25 * STILL
@@ -442,6 +362,11 @@ def test_the_watchdog_lets_live_what_moves_or_says_so():
     with watchdog(0.0, rank=0, end=lambda code: ended.set()):
         time.sleep(0.05)
     assert not ended.is_set()
+    with watchdog(0.3, rank=5, end=lambda code: ended.set()):
+        assert ended.wait(60)
+    said = capsys.readouterr().err
+    assert "rank 5 on" in said
+    assert "has made no progress for 0.3 s" in said
 
 
 def test_processes_that_do_not_find_each_other_are_told_once():
@@ -453,8 +378,7 @@ def test_processes_that_do_not_find_each_other_are_told_once():
         refuses(r"(?s)4 processes .* --mpi=pmix", check_together, 1, environment, "Open MPI")
         check_together(4, environment, "Open MPI")
         others = {name: "1" if value == "0" else value for name, value in environment.items()}
-        with pytest.raises(SystemExit):
-            check_together(1, others, "Open MPI")
+        refuses(".", check_together, 1, others, "Open MPI", error=SystemExit)
     # One rank of mpirun in a job of several tasks is meant.
     check_together(1, {"OMPI_COMM_WORLD_SIZE": "1", "SLURM_STEP_NUM_TASKS": "4"}, "Open MPI")
     check_together(1, {"SLURM_NTASKS": "4"}, "Open MPI")

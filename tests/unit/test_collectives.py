@@ -1,6 +1,5 @@
 """Reductions in pieces, among threads that stand in for ranks."""
 
-import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
@@ -13,8 +12,6 @@ from gcnmpi.kernels.host.scipy_ import SciPyKernel
 from gcnmpi.mpi import collectives, comm
 from gcnmpi.mpi.collectives import Group, reduction_scratch
 from gcnmpi.mpi.reduction import shared_device
-from gcnmpi.options.kernel import KERNELS
-from gcnmpi.options.scheme import TRANSPORTS
 
 SIZE, AT_ONCE = 3, 64
 
@@ -60,37 +57,8 @@ def short_pieces(monkeypatch):
     monkeypatch.setattr(comm, "REDUCED_AT_ONCE", AT_ONCE)
 
 
-@pytest.mark.parametrize("shape", [(0,), (1,), (8,), (9,), (100,), (40, 6)])
-def test_an_all_reduce_in_pieces(shape):
-    def one(rank):
-        array = np.arange(np.prod(shape), dtype=float).reshape(shape) * (rank.rank + 1)
-        Group(rank, SciPyKernel(np.float64), Traffic(), Phases()).all_reduce(array)
-        return array
-
-    for found in on_ranks(one):
-        assert np.array_equal(found, 6 * np.arange(np.prod(shape)).reshape(shape))
-
-
-@pytest.mark.parametrize("rows", [(0, 0, 0), (1, 0, 2), (3, 3, 3), (0, 50, 1), (20, 31, 17)])
-@pytest.mark.parametrize("width", [0, 1, 6])
-def test_a_reduce_scatter_in_pieces(rows, width):
-    shape = (sum(rows), width)
-    whole = np.arange(np.prod(shape), dtype=float).reshape(shape)
-
-    def one(rank):
-        traffic, piece = Traffic(), np.full((rows[rank.rank], width), np.nan)
-        group = Group(rank, SciPyKernel(np.float64), traffic, Phases())
-        group.reduce_scatter(whole * (rank.rank + 1), piece, rows)
-        return piece, traffic["setup"]
-
-    pieces, traffic = zip(*on_ranks(one), strict=True)
-    assert np.array_equal(np.concatenate(pieces), 6 * whole)
-    for piece, counted in zip(pieces, traffic, strict=True):
-        assert counted == volume.reduce_scatter(piece.nbytes, whole.nbytes, SIZE)
-
-
 def test_what_collectives_move():
-    """All ranks together receive what they send."""
+    """All ranks together receive what they send; and the room of a reduction has a bound."""
     of = volume.Volume
     assert volume.all_reduce(80, 4) == of(120, 120, 6)  # twice 3/4 of it
     assert volume.all_gather(20, 80, 4) == of(60, 60, 3)
@@ -98,67 +66,50 @@ def test_what_collectives_move():
     assert [volume.broadcast(80, 4, root) for root in (True, False)] == [of(240, 0, 3), of(0, 80)]
     assert [volume.reduction(80, 4, root) for root in (True, False)] == [of(0, 240), of(80, 0, 1)]
     assert volume.broadcast(0, 4, True) == volume.reduction(0, 4, False) == volume.NOTHING
-
-
-def test_the_room_of_a_reduction_has_a_bound():
-    assert reduction_scratch(40) == 20
-    assert reduction_scratch(40, scatter=True) == 60
-    assert reduction_scratch(10**9) == AT_ONCE // 2
-    assert reduction_scratch(10**9, scatter=True) == 5 * AT_ONCE // 2
+    assert [reduction_scratch(n) for n in (40, 10**9)] == [20, AT_ONCE // 2]
+    assert [reduction_scratch(n, scatter=True) for n in (40, 10**9)] == [60, 5 * AT_ONCE // 2]
 
 
 # Which ranks have a device of their own, and what MPI gets of devices' memory.
 
-FIRST, SECOND = "0000:3B:00.0", "0000:AF:00.0"
-
 
 def test_devices_of_their_own():
-    for seats in (
-        [("a", FIRST)],
-        [("a", FIRST), ("a", SECOND)],
-        [("a", FIRST), ("b", FIRST), ("b", SECOND)],  # devices of two hosts have equal addresses
+    """Devices of two hosts have equal addresses."""
+    one, two = "0000:3B:00.0", "0000:AF:00.0"
+    none = "the kernel does not compute on a GPU"
+    for seats, message in (
+        ([("a", one)], None),
+        ([("a", one), ("a", two)], None),
+        ([("a", one), ("b", one), ("b", two)], None),
+        (
+            [("a", one), *(("b", x) for x in (two, one, two, two))],
+            f"ranks 1 and 3 share the GPU {two} of b",
+        ),
+        ([("a", None)], none),
+        ([("a", one), ("a", None)], none),
     ):
-        assert shared_device(seats) is None
+        assert getattr(shared_device(seats), "message", None) == message
 
 
-def test_the_ranks_that_share_a_device_are_named():
-    seats = [("a", FIRST), ("b", SECOND), ("b", FIRST), ("b", SECOND), ("b", SECOND)]
-    assert shared_device(seats).message == f"ranks 1 and 3 share the GPU {SECOND} of b"
+@pytest.mark.parametrize("rows", [(0, 0, 0), (1, 0, 2), (3, 3, 3), (0, 50, 1), (20, 31, 17)])
+@pytest.mark.parametrize("width", [0, 1, 6])
+def test_reductions_in_pieces(rows, width):
+    shape = (sum(rows), width)
+    whole = np.arange(np.prod(shape), dtype=float).reshape(shape)
 
-
-def test_a_rank_without_a_device():
-    for seats in ([("a", None)], [("a", FIRST), ("a", None)]):
-        error = shared_device(seats)
-        assert (error.message, error.hint) == (
-            "the kernel does not compute on a GPU",
-            "set kernel=cupy",
+    def one(rank):
+        traffic, piece = Traffic(), np.full((rows[rank.rank], width), np.nan)
+        group, mine = (
+            Group(rank, SciPyKernel(np.float64), traffic, Phases()),
+            whole * (rank.rank + 1),
         )
+        group.reduce_scatter(mine, piece, rows)
+        counted = traffic["setup"]
+        group.all_reduce(mine)
+        return piece, counted, mine
 
-
-class Recording:
-    """Stands for a communicator of two ranks, and notes the names of what is called."""
-
-    size, rank = 2, 0
-
-    def __init__(self):
-        self.called = []
-
-    def __getattr__(self, name):
-        return lambda *_: self.called.append(name)
-
-
-def test_devices_memory_goes_into_messages_and_blocking_collectives_only(monkeypatch):
-    monkeypatch.setattr(collectives, "row_type", contextlib.nullcontext)  # it needs MPI to run
-    direct = {name for name in TRANSPORTS if TRANSPORTS.get(name).takes_devices}
-    assert direct == {"persistent", "isend"}
-    kernel, staged = KERNELS.get("scipy")(np.float64), {}
-    message = kernel.message
-    kernel.message = lambda array, staged=False: asked.append(staged) or message(array)
-    for call in ("all_reduce", "start_all_reduce", "broadcast", "start_broadcast", "reduce"):
-        asked, comm = [], Recording()
-        arguments = () if "all" in call else (0,)
-        getattr(Group(comm, kernel, Traffic(), Phases()), call)(np.ones(3), *arguments)
-        for name in comm.called:
-            staged[name] = asked
-    background = {"Iallreduce": [True], "Ibcast": [True]}
-    assert staged == {"Allreduce": [False], "Bcast": [False], "Reduce": [False], **background}
+    pieces, traffic, sums = zip(*on_ranks(one), strict=True)
+    assert np.array_equal(np.concatenate(pieces), 6 * whole)
+    assert all(np.array_equal(found, 6 * whole) for found in sums)
+    for piece, counted in zip(pieces, traffic, strict=True):
+        assert counted == volume.reduce_scatter(piece.nbytes, whole.nbytes, SIZE)

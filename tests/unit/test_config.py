@@ -4,14 +4,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from command_line import refused, run
 from refusals import refuses
 
 from gcnmpi.cli.main import cli
 from gcnmpi.options.config import (
     SELECTORS,
     Config,
-    from_table,
     key_fields,
     keys,
     load_config,
@@ -20,20 +18,13 @@ from gcnmpi.options.config import (
     value_of,
 )
 from gcnmpi.options.settings import spelled
-from partition.errors import UserError
 
 FOLDER = Path(__file__).parents[2] / "configs"
 CONFIGS = sorted(FOLDER.rglob("*.toml"))
-FIXED = {
-    "train.epochs", "train.seed", "train.optimizer", "train.lr", "train.weight_decay",
-    "model.hidden", "train.eval_every", "model.dropout", "model.input_dropout", "kernel", "dtype",
-    "scheme.name", "graph.normalize", "graph.direction",
-}  # fmt: skip
 
 
 def test_every_key_has_a_default_and_a_meaning():
     table = {name: (default, meaning) for name, default, meaning in keys()}
-    assert set(table) >= FIXED
     assert len(table) == len(list(keys()))
     for name, (default, meaning) in table.items():
         assert value_of(Config(), name) == default
@@ -60,17 +51,6 @@ def test_the_files_that_come_along_are_valid(path):
             assert getattr(found, name) == expected
 
 
-def test_they_are_printed_by_the_program():
-    listed = run("config", program=cli).stdout.splitlines()
-    names = [path.relative_to(FOLDER).with_suffix("").as_posix() for path in CONFIGS]
-    assert [line.split()[0] for line in listed] == sorted(names)
-    assert all(30 < len(line) <= 100 for line in listed)
-    for name in ("gcn", "gcn.toml", "tuned/cora-gat"):
-        printed = run("config", name, program=cli).stdout
-        assert printed == (FOLDER / name).with_suffix(".toml").read_text()
-    assert "did you mean 'cora'?" in refused("config", "coar", program=cli)
-
-
 def test_they_are_taken_by_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("gat", "tuned/cora-gat"):
@@ -85,7 +65,7 @@ def test_they_are_taken_by_name(tmp_path, monkeypatch):
     refuses(r"there is no graph folder no\.graph", cli.main, words, standalone_mode=False)
 
 
-def test_a_setting_overrides_the_file(tmp_path):
+def test_settings_override_the_file(tmp_path):
     file = tmp_path / "c.toml"
     file.write_text('dtype = "float64"\n[train]\nepochs = 3\nlr = 1\n[model]\nhidden = [4, 5]\n')
     config = load_config(file, ["train.epochs=7", "dtype=float32"], over=["train.epochs=9"])
@@ -94,6 +74,15 @@ def test_a_setting_overrides_the_file(tmp_path):
     assert isinstance(config.train.lr, float)
     assert config.model.hidden == (4, 5)
     assert config.train.seed == 0
+    for second in ("train.epochs=9", " train.epochs = 7", "train.epochs=7"):
+        refuses(
+            r"--set train\.epochs is given twice", load_config, None, ["train.epochs=7", second]
+        )
+    file.write_text("scheme.name = 'summa'\nscheme.grid = [4, 2]\n")
+    assert load_config(file).scheme.grid == "4x2"
+    for text in ("[4, 2]", "4X2", "'4x2'", "4 x 2"):
+        settings = ["scheme.name=summa", f"scheme.grid={text}"]
+        assert load_config(None, settings).scheme.grid == "4x2"
 
 
 def test_settings_are_toml_or_as_people_write_them():
@@ -121,7 +110,6 @@ def test_mistakes_name_the_key_and_the_nearest_one():
         ("lr=3", "unknown config key 'lr'\n  hint: did you mean 'train.lr'?"),
         ("name=3", "did you mean 'model.name' or 'task.name' or 'scheme.name'?"),
         ("train.colour=3", "hint: keys of train: epochs, seed, "),
-        ("train.epoch=3", "unknown config key 'train.epoch'\n  hint: did you mean 'train.epochs'?"),
         ("zzzz=1", "unknown config key 'zzzz'\n  hint: 'gcnmpi info' lists the keys"),
         (
             "train=1",
@@ -130,20 +118,13 @@ def test_mistakes_name_the_key_and_the_nearest_one():
         ("train.epochs", "not of the form key=value\n  hint: such as --set train.epochs=200"),
         ("train.epochs=0", "train.epochs is at least 1, not 0"),
         ("train.epochs=1.5", "takes an integer, not 1.5\n  hint: such as --set train.epochs=200"),
-        (
-            "train.lr=fast",
-            "train.lr takes a number, not 'fast'\n  hint: such as --set train.lr=0.01",
-        ),
+        ("train.lr=fast", "takes a number, not 'fast'\n  hint: such as --set train.lr=0.01"),
         ("train.epochs=true", "train.epochs takes an integer, not True"),
         ("train.lr=-1", "train.lr is at least 0"),
         ("train.lr=nan", "train.lr takes a finite number"),
         ("train.seed=9223372036854775808", "train.seed is below"),
-        (
-            "train.epochs=99999999999999999999",
-            "train.epochs is below 2147483648, not a number of 67",
-        ),
+        (f"train.epochs={'9' * 20}", "train.epochs is below 2147483648, not a number of 67"),
         (f"train.epochs=-{hex(10**4000)}", "train.epochs"),
-        ("model.hidden=99999999999", "model.hidden is below 16777216, not 99999999999"),
         ("train.betas=[0.9, 1.0]", "train.betas takes two numbers below 1"),
         ("model.hidden=a", "takes an integer, not 'a'\n  hint: such as --set model.hidden=64,32"),
         ("model.hidden=[16, 0]", "model.hidden is at least 1, not 0"),
@@ -151,20 +132,10 @@ def test_mistakes_name_the_key_and_the_nearest_one():
         (f"model.hidden={[4] * 2001}", "model.hidden has at most 2000 items, not 2001"),
         ("model.dropout=1", "model.dropout is below 1"),
         ("model.bias=1", "takes true or false, not 1\n  hint: such as --set model.bias=true"),
-        ("dtype=float16", "unknown dtype 'float16'\n  hint: did you mean"),
         ("kernel=graphblast", "unknown kernel 'graphblast'\n  hint: did you mean 'graphblas'?"),
         ("loading.max_buffer_mb=0", "loading.max_buffer_mb is more than 0"),
     ):
-        caught = refuses(".", load_config, None, [setting])
-        assert says in str(caught)
-
-
-def test_every_integer_has_a_bound():
-    integers = [name for name, _, hint in key_fields() if hint in (int, tuple[int, ...])]
-    assert len(integers) > 10
-    for name in integers:
-        with pytest.raises(UserError, match=rf"{name} is below \d+, not 9223372036854775808"):
-            load_config(None, [f"{name}={2**63}"])
+        assert says in str(refuses(".", load_config, None, [setting]))
 
 
 def test_files_that_are_no_configuration(tmp_path):
@@ -180,64 +151,36 @@ def test_files_that_are_no_configuration(tmp_path):
         refuses(says, load_config, tmp_path / "c.toml")
 
 
-def test_every_key_takes_its_example_as_it_is_spelled():
-    for name, entry, _ in key_fields():
+def test_every_key_takes_its_example_as_it_is_spelled_and_integers_have_a_bound():
+    for name, entry, hint in key_fields():
         shown = spelled(entry.metadata["example"])
         found = value_of(_with_owner(name, f"{name}={shown}"), name)
         assert found == entry.metadata["example"], name
-
-
-def test_a_grid_may_be_a_list(tmp_path):
-    (tmp_path / "c.toml").write_text("scheme.name = 'summa'\nscheme.grid = [4, 2]\n")
-    assert load_config(tmp_path / "c.toml").scheme.grid == "4x2"
-    for text in ("[4, 2]", "4x2", "4X2", "'4x2'", "4 x 2"):
-        settings = ["scheme.name=summa", f"scheme.grid={text}"]
-        assert load_config(None, settings).scheme.grid == "4x2"
-
-
-def test_a_key_that_is_given_twice_is_refused():
-    for second in ("train.epochs=9", " train.epochs = 7", "train.epochs=7"):
-        with pytest.raises(UserError, match=r"--set train\.epochs is given twice"):
-            load_config(None, ["train.epochs=7", second])
-
-
-def test_a_record_has_every_key():
-    """Records and files of weights have all keys: the defaults of those that nobody reads."""
-    table = table_of(load_config(None, ["scheme.name=summa", "scheme.grid=2x1", "model.name=sgc"]))
-    assert table["scheme"]["grid"] == "2x1"
-    assert (table["scheme"]["transport"], table["model"]["hidden"]) == ("persistent", (16,))
-    table["scheme"]["replication"] = 4  # of a record of a version that kept it
-    assert from_table(table) == load_config(
-        None, ["scheme.name=summa", "scheme.grid=2x1", "model.name=sgc"]
-    )
+        if hint in (int, tuple[int, ...]):
+            says = rf"{name} is below \d+, not 9223372036854775808"
+            refuses(says, load_config, None, [f"{name}={2**63}"])
 
 
 def test_options_of_something_else_are_refused(tmp_path):
+    copies = "scheme.name=replicated"
     for settings, says in (
-        (
-            ["scheme.grid=2x2"],
-            "scheme.grid is an option of schemes summa, split3d, tensor3d, not of scheme p2p",
-        ),
+        (["scheme.grid=2x2"], "an option of schemes summa, split3d, tensor3d, not of scheme p2p"),
         (["train.momentum=0.9"], "not of optimizer adam\n  hint: --set train.optimizer=sgd"),
         (["train.optimizer=sgd", "train.betas=0.9,0.99"], "train.betas is an option of optimizer"),
-        (["scheme.name=summa", "scheme.replication=2"], "hint: --set scheme.name=replicated, or"),
+        (["scheme.name=summa", "scheme.replication=2"], f"hint: --set {copies}, or"),
         (["kernel=scipy", "comm.nccl=yes"], "comm.nccl is an option of kernel cupy"),
-        (["scheme.name=replicated", "scheme.overlap=false"], "no effect with scheme.sparse = true"),
-        (
-            ["scheme.name=replicated", "scheme.sparse=false", "scheme.transport=isend"],
-            "scheme.transport has no effect with scheme.sparse = false\n"
-            "  hint: --set scheme.sparse=true, or leave scheme.transport out",
-        ),
-    ):
-        caught = refuses(".", load_config, None, settings)
-        assert says in str(caught)
+        ([copies, "scheme.overlap=false"], "no effect with scheme.sparse = true"),
+        ([copies, "scheme.sparse=false", "scheme.transport=isend"],
+         "scheme.transport has no effect with scheme.sparse = false\n"
+         "  hint: --set scheme.sparse=true, or leave scheme.transport out"),
+    ):  # fmt: skip
+        assert says in str(refuses(".", load_config, None, settings))
         # In a file too; the same value as a default counts as little as any other.
         lines = (setting.partition("=") for setting in settings)
         values = {"0.9,0.99": "[0.9, 0.99]", "2": "2", "0.9": "0.9", "false": "false"}
         text = "".join(f"{key} = {values.get(value, repr(value))}\n" for key, _, value in lines)
         (tmp_path / "c.toml").write_text(text)
-        caught = refuses(".", load_config, tmp_path / "c.toml")
-        assert says in str(caught)
+        assert says in str(refuses(".", load_config, tmp_path / "c.toml"))
 
 
 def _with_owner(name, *settings):

@@ -14,10 +14,9 @@ from gcnmpi.nn.describe import network_of
 from gcnmpi.options.config import LoadingConfig, from_table
 from gcnmpi.planner.case import Case, Workload
 from gcnmpi.planner.costmodel import predict
-from gcnmpi.planner.machine import Machine, read_machine, write_machine
+from gcnmpi.planner.machine import LATER, Machine, read_machine, write_machine
 from gcnmpi.planner.memory import _first_memory, features_memory, loss_memory, memory
 from gcnmpi.schemes.forecast import Dense, Span, Sparse
-from partition.errors import UserError
 
 NOTHING_COSTS = Machine(**dict.fromkeys((f.name for f in dataclasses.fields(Machine)), 0.0)
                         | {"bandwidth_intra": 1e9, "bandwidth_inter": 1e9})  # fmt: skip
@@ -25,56 +24,6 @@ NOTHING_COSTS = Machine(**dict.fromkeys((f.name for f in dataclasses.fields(Mach
 
 def machine(**constants):
     return dataclasses.replace(NOTHING_COSTS, **constants)
-
-
-def test_a_sparse_product_by_hand():
-    work = Sparse(rows=10, inner=100, entries=50, width=4)
-    assert machine(product_call=3).sparse_seconds(work, 4) == 3
-    assert machine(sparse_entry=2).sparse_seconds(work, 4) == 100
-    assert machine(sparse_number=2).sparse_seconds(work, 4) == 400
-    assert machine(sparse_row=2).sparse_seconds(work, 4) == 80
-    # An operand of 1600 bytes, of which 400 are in the cache.
-    assert machine(sparse_miss=1, cache_bytes=400).sparse_seconds(work, 4) == 150
-    assert machine(sparse_miss=1, cache_bytes=1600).sparse_seconds(work, 4) == 0
-
-
-def test_a_dense_product_by_hand():
-    # Of 5 columns, or of 17, a vector or two of 16 numbers are computed.
-    by_width = [machine(dense_flop=1).dense_seconds(Dense(2, 3, w), 4) for w in (5, 16, 17)]
-    assert by_width == [192, 192, 384]
-    assert machine(copy_byte=1).dense_seconds(Dense(2, 3, 5), 4) == 4 * (6 + 15 + 10)
-
-
-def test_the_bandwidth_of_a_group():
-    for span, per_node, sharing in (
-        # Within a node of 8 ranks: the node's own bandwidth.
-        (Span(8, 1), 8, None),
-        (Span(2, 4), 8, None),
-        # Across nodes: groups that share the links of one (Plexus, equation 4.6).
-        (Span(16, 1), 8, 1),
-        (Span(8, 2), 8, 2),
-        (Span(4, 4), 8, 4),
-        (Span(2, 8), 8, 8),
-        (Span(2, 32), 8, 8),
-    ):
-        some = machine(bandwidth_intra=100.0, bandwidth_inter=10.0)
-        seconds = some.transfer_seconds(Volume(500, 300, 7), [span], per_node)
-        assert seconds == pytest.approx(5.0 if sharing is None else 50 * sharing)
-
-
-def test_messages_of_all_with_all_share_the_node_and_stay_in_it():
-    some = machine(bandwidth_intra=100.0, bandwidth_inter=10.0, latency_inter=3.0)
-    span = Span(5, 1, all_pairs=True)
-    # Of 4 others 1 is on the node; 2 ranks share its link.
-    expected = 0.75 * (100 * 2 / 10 + 3.0) + 0.25 * (100 / 100)
-    assert some.transfer_seconds(Volume(100, 0, 1), [span], 2) == pytest.approx(expected)
-    assert some.transfer_seconds(Volume(100, 0, 1), [span], 8) == pytest.approx(1.0)
-
-
-def test_several_groups_move_a_part_each():
-    some = machine(bandwidth_intra=100.0, bandwidth_inter=10.0)
-    both = some.transfer_seconds(Volume(100, 0, 0), [Span(2, 1), Span(2, 2)], 2)
-    assert both == pytest.approx((1 + 20) / 2)
 
 
 def test_a_reduction_is_a_ring_or_doubling():
@@ -90,46 +39,25 @@ class Toy:
     orders = ("combine",)
     own_buffers, whole_rows = True, True
     facts = SimpleNamespace(valued=False, scaled=None, itemsize=8)
-
-    def layout_of(self, place):
-        return None
-
-    def ranks(self):
-        return [0, 1]
-
-    def volume(self, rank, product, k, *sizes):
-        moved = 10 * sizes[0] if product == "aggregate" else 0
-        return Volume(0, moved, 0) if rank else Volume(moved, 0, moved > 0)
-
-    def span(self, product, k):
-        return [Span(2, 1)]
-
-    def work(self, rank, product, k, *sizes):
-        assert product in ("aggregate", "aggregate_t", "combine", "combine_t", "weight_grad")
-        return [Sparse(10, 20, 30 * (1 + rank), sizes[0])] if "aggregate" in product else []
-
-    def shape(self, rank, place, width):
-        return 10, width
-
-    def entries(self, rank):
-        return 30 * (1 + rank)
-
-    loaded = entries
-
-    def matrix_bytes(self, rank, index):
-        return self.entries(rank) * (index + self.facts.itemsize)
-
-    def scaled_bytes(self, rank, product, width):
-        return 0
-
-    def buffers(self, rank, product, k, *sizes):
-        return 0
+    layout_of = staticmethod(lambda place: None)
+    ranks = staticmethod(lambda: [0, 1])
+    span = staticmethod(lambda product, k: [Span(2, 1)])
+    shape = staticmethod(lambda rank, place, width: (10, width))
+    entries = loaded = staticmethod(lambda rank: 30 * (1 + rank))
+    matrix_bytes = staticmethod(lambda rank, index: 30 * (1 + rank) * (index + 8))
+    scaled_bytes = buffers = staticmethod(lambda rank, product, *sizes: 0)
+    weight_numbers = staticmethod(lambda rank, k, d_in, d_out: d_in * d_out)
 
     def reduction_scratch(self, rank, product, k, *sizes):
         return 10 * sizes[0] if product == "aggregate" else 0
 
-    def weight_numbers(self, rank, k, d_in, d_out):
-        return d_in * d_out
+    def volume(self, rank, product, k, *sizes):
+        moved = self.reduction_scratch(rank, product, k, *sizes)
+        return Volume(0, moved, 0) if rank else Volume(moved, 0, moved > 0)
+
+    def work(self, rank, product, k, *sizes):
+        assert product in ("aggregate", "aggregate_t", "combine", "combine_t", "weight_grad")
+        return [Sparse(10, 20, 30 * (1 + rank), sizes[0])] if "aggregate" in product else []
 
 
 TABLE = {"model": {"hidden": [6], "cache_input": False}, "dtype": "float64",
@@ -174,17 +102,6 @@ def test_passes_over_matrices_by_hand():
     assert idle == 8 * (5 * 60 + 3 * 30 + 3 * 60 + update)
 
 
-def test_moments_of_batch_norms_are_reduced_too():
-    config = dataclasses.replace(CONFIG, model=dataclasses.replace(CONFIG.model, norm="batch"))
-    slow = machine(latency_intra=1.0)
-    plain, normed = (predict(case_of(work_of(c, 8), slow)) for c in (CONFIG, config))
-    # Two numbers of each of 6 columns, twice forward and once back; weight, bias and running
-    # moments, whose gradients are 0.
-    assert normed.reduced_bytes - plain.reduced_bytes == 8 * (3 * 2 * 6 + 4 * 6)
-    assert plain.phases["reduce"] == 1 + 608e-9
-    assert normed.phases["reduce"] == pytest.approx(4 + 1088e-9)
-
-
 def test_memory_by_hand():
     numbers = 8 * 6 + 6 + 6 * 3 + 3
     # Features 8; H·W and Z of both layers, where gradients go too; the loss twice 5 rows of 3.
@@ -213,40 +130,6 @@ def wide(features=320, **changes):
     return case_of(work_of(dataclasses.replace(WIDE, **changes), features), Machine())
 
 
-def test_features_as_they_arrive_by_hand():
-    stored = 10 * 320 * 4
-    # In float64 they are converted once they are there; in float32 they are packed and mapped.
-    assert features_memory(wide(), 0) == stored + 2 * stored
-    assert features_memory(wide(dtype="float32"), 0) == stored + 2 * stored
-    tiny = LoadingConfig(max_buffer_mb=1 / 2**20)  # a byte
-    assert features_memory(wide(dtype="float32", loading=tiny), 0) == stored + stored // 16
-
-
-def test_what_a_loss_holds_by_hand():
-    case = wide(dtype="float32", kernel="scipy")
-    assert loss_memory(case, 0) == 2 * 4 * case.train_rows(0) * 3
-    assert loss_memory(wide(dtype="float32", kernel="native"), 0) == 4 * 10
-    for target_bytes, copied in ((4, 4), (8, 8)):
-        work = dataclasses.replace(case.work, target_bytes=target_bytes)
-        numbers = dataclasses.replace(case, work=work)
-        trained = case.train_rows(0) * 3
-        assert loss_memory(numbers, 0) == 10 * 3 * target_bytes + trained * (copied + 1)
-
-
-def test_the_product_of_wide_features_by_hand():
-    weights = 2 * (320 * 6 + 6 + 6 * 3 + 3)
-    # In 5 pieces of 64 columns: H⁰, into which M·H⁰ is written, and both of a piece.
-    assert _first_memory(wide(), 0) == 8 * (10 * 320 + 2 * 10 * 64 + weights) + 10 * 64
-    weights = 2 * (100 * 6 + 6 + 6 * 3 + 3)
-    assert _first_memory(wide(100), 0) == 8 * (2 * 10 * 100 + weights) + 10 * 100
-
-
-def test_a_wanted_order_that_the_scheme_has_not():
-    model = dataclasses.replace(CONFIG.model, order="aggregate")
-    with pytest.raises(UserError, match="this scheme combines first"):
-        case_of(work_of(dataclasses.replace(CONFIG, model=model), 8), Machine())
-
-
 def test_the_constants_are_found_again():
     true = Machine(product_call=1e-5, sparse_entry=3e-9, sparse_number=2e-10, sparse_miss=5e-10,
                    sparse_row=4e-10, cache_bytes=2.0**20)  # fmt: skip
@@ -263,26 +146,84 @@ def test_the_constants_are_found_again():
 
 
 def test_the_file_of_a_machine(tmp_path):
-    path = tmp_path / "machine.json"
+    path, fast = tmp_path / "machine.json", machine(dense_flop=3.0)
     facts = {"hosts": ["a"], "kernel": "scipy", "dtype": "float32", "threads": 1}
-    write_machine(path, machine(dense_flop=3.0), facts)
+    write_machine(path, fast, facts)
     found, said = read_machine(path)
-    assert found == machine(dense_flop=3.0)
-    assert said["hosts"] == ["a"]
+    assert (found, said["hosts"]) == (fast, ["a"])
 
-    def spoiled(**changes):
+    def read(**changes):
         path.write_text(json.dumps(said | changes))
-        return path
+        return read_machine(path)[0]
 
     constants = said["constants"]
-    refuses("nothere.json", read_machine, tmp_path / "nothere.json")
+    earlier = {name: value for name, value in constants.items() if name not in LATER}
+    assert read(constants=earlier).dense_flop == 3  # of an earlier release
     for changes, says in (
         ({"format": "x"}, "does not describe a machine"),
         ({"version": 9}, "version 9"),
         ({"constants": {}}, "does not hold the constants"),
+        ({"constants": earlier | {"batch_hip": 1}}, "does not hold the constants"),
         ({"constants": constants | {"copy_byte": -1}}, "copy_byte is not a positive number"),
         ({"constants": constants | {"bandwidth_inter": 0}}, "bandwidth_inter is 0"),
     ):
-        refuses(says, read_machine, spoiled(**changes))
+        refuses(says, read, **changes)
     path.write_text("{")
     refuses("is not JSON", read_machine, path)
+    refuses("nothere.json", read_machine, tmp_path / "nothere.json")
+
+
+def test_products_by_hand():
+    work = Sparse(rows=10, inner=100, entries=50, width=4)
+    for constants, seconds in (
+        ({"product_call": 3}, 3), ({"sparse_entry": 2}, 100), ({"sparse_number": 2}, 400),
+        ({"sparse_row": 2}, 80), ({"sparse_miss": 1, "cache_bytes": 1600}, 0),
+        # An operand of 1600 bytes, of which 400 are in the cache.
+        ({"sparse_miss": 1, "cache_bytes": 400}, 150),
+    ):  # fmt: skip
+        assert machine(**constants).sparse_seconds(work, 4) == seconds
+    # Of 5 columns, or of 17, a vector or two of 16 numbers are computed.
+    by_width = [machine(dense_flop=1).dense_seconds(Dense(2, 3, w), 4) for w in (5, 16, 17)]
+    assert by_width == [192, 192, 384]
+    assert machine(copy_byte=1).dense_seconds(Dense(2, 3, 5), 4) == 4 * (6 + 15 + 10)
+
+
+def test_messages_by_hand():
+    some = machine(bandwidth_intra=100.0, bandwidth_inter=10.0)
+    for spans, per_node, seconds in (
+        # Within a node of 8 ranks: the node's own bandwidth.
+        ([Span(8, 1)], 8, 5), ([Span(2, 4)], 8, 5),
+        # Across nodes: groups that share the links of one (Plexus, equation 4.6).
+        ([Span(16, 1)], 8, 50), ([Span(8, 2)], 8, 100), ([Span(4, 4)], 8, 200),
+        ([Span(2, 8)], 8, 400),
+        # Several groups move a part each.
+        ([Span(2, 1), Span(2, 2)], 2, (5 + 100) / 2),
+    ):  # fmt: skip
+        assert some.transfer_seconds(Volume(500, 300, 7), spans, per_node) == pytest.approx(seconds)
+    some = machine(bandwidth_intra=100.0, bandwidth_inter=10.0, latency_inter=3.0)
+    every = [Span(5, 1, all_pairs=True)]
+    # Of 4 others 1 is on the node; 2 ranks share its link.
+    expected = 0.75 * (100 * 2 / 10 + 3.0) + 0.25 * (100 / 100)
+    assert some.transfer_seconds(Volume(100, 0, 1), every, 2) == pytest.approx(expected)
+    assert some.transfer_seconds(Volume(100, 0, 1), every, 8) == pytest.approx(1.0)
+
+
+def test_what_features_and_a_loss_hold_by_hand():
+    stored = 10 * 320 * 4
+    # In float64 they are converted once they are there; in float32 they are packed and mapped.
+    assert features_memory(wide(), 0) == stored + 2 * stored
+    assert features_memory(wide(dtype="float32"), 0) == stored + 2 * stored
+    tiny = LoadingConfig(max_buffer_mb=1 / 2**20)  # a byte
+    assert features_memory(wide(dtype="float32", loading=tiny), 0) == stored + stored // 16
+    weights = 2 * (320 * 6 + 6 + 6 * 3 + 3)
+    # In 5 pieces of 64 columns: H⁰, into which M·H⁰ is written, and both of a piece.
+    assert _first_memory(wide(), 0) == 8 * (10 * 320 + 2 * 10 * 64 + weights) + 10 * 64
+    weights = 2 * (100 * 6 + 6 + 6 * 3 + 3)
+    assert _first_memory(wide(100), 0) == 8 * (2 * 10 * 100 + weights) + 10 * 100
+    case = wide(dtype="float32", kernel="scipy")
+    trained = case.train_rows(0) * 3
+    assert loss_memory(case, 0) == 2 * 4 * trained
+    assert loss_memory(wide(dtype="float32", kernel="native"), 0) == 4 * 10
+    for size in (4, 8):
+        numbers = dataclasses.replace(case, work=dataclasses.replace(case.work, target_bytes=size))
+        assert loss_memory(numbers, 0) == 10 * 3 * size + trained * (size + 1)

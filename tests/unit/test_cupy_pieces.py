@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
-from kernel_cases import give, junk, near
-from test_neighbours import backward, dropping, graph, inputs, matrix_of
+from kernel_cases import all_near, give, junk
+from test_neighbours import dropping, graph, inputs, matrix_of, results
 
 pytest.importorskip("cupy")
 
@@ -40,70 +40,41 @@ def test_every_entry_is_in_one_piece(monkeypatch, random, most, rows):
     assert np.array_equal(sums, [values[a:b].sum() for a, b in itertools.pairwise(starts)])
 
 
-@pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize("heads", [(1, 1), (2, 3), (2, 8)], ids=str)
-def test_attention_by_short_pieces(monkeypatch, random, heads, version):
-    """Many levels of them."""
-    kernel, (heads, c), shape = KERNELS.get("cupy")(np.float64), heads, (30, 90)
-    dense, order = graph(random, *shape)
-    dense[4], dense[:, 5] = True, True
-    arrays = inputs(random, kernel, shape, heads, c, version)
-    grad = random.standard_normal((shape[0], heads * c))
-    matrix, drop = matrix_of(dense, random), dropping(order, shape[0], heads)[0]
-    case = arrays, grad, heads, version, drop
-    expected = backward(kernel, kernel.pattern(matrix, order), *case)
-    monkeypatch.setattr(pieces, "PIECE", SHORT)
-    pattern = kernel.pattern(matrix, order)
-    assert len(pattern.by_rows.levels) == 5
-    for mine, wanted in zip(backward(kernel, pattern, *case), expected, strict=True):
-        near(kernel, mine, kernel.to_host(wanted))
-
-
-@pytest.mark.parametrize("width", [3, 8])
-def test_maxima_and_products_by_short_pieces(monkeypatch, random, width):
-    kernel, shape = KERNELS.get("cupy")(np.float64), (30, 90)
-    dense, order = graph(random, *shape)
-    dense[4], dense[:, 5] = True, True
-    x = np.round(2 * random.standard_normal((shape[1], width)))  # many are equal
-    grad, matrix = random.standard_normal((shape[0], width)), matrix_of(dense, random)
-
-    def results():
-        pattern = kernel.pattern(matrix, order)
-        out, again, back = junk(kernel, 30, width), junk(kernel, 30, width), junk(kernel, 90, width)
-        arg = kernel.from_host(np.full((30, width), 9, np.int32))
-        kernel.max_aggregate(pattern, give(kernel, x), out, arg)
-        kernel.max_aggregate_backward(pattern, give(kernel, grad), arg, back)
-        kernel.spmm(kernel.sparse(matrix), give(kernel, x), again, True)
-        return [kernel.to_host(one).astype(float) for one in (out, arg, back, again)]
-
-    expected = results()
-    monkeypatch.setattr(pieces, "PIECE", SHORT)
-    for mine, wanted in zip(results(), expected, strict=True):
-        near(kernel, mine, wanted)
-
-
-def test_functions_of_entries_by_short_pieces(monkeypatch, random):
-    kernel, width = KERNELS.get("cupy")(np.float64), 3
+@pytest.mark.parametrize("width", [1, 3, 8])
+def test_short_pieces_give_what_whole_rows_do(monkeypatch, random, width):
+    """Many levels of them: attention, maxima, products and functions of entries."""
+    kernel = KERNELS.get("cupy")(np.float64)
     dense, order = graph(random, 30, 90)
-    dense[4] = True
+    dense[4], dense[:, 5] = True, True
     matrix, kinds = matrix_of(dense, random), tuple(REDUCTIONS)
-    x, y = np.round(2 * random.standard_normal((2, matrix.nnz, width)))  # many are equal
-    x[matrix.indptr[4] + 7, 1] = np.nan
     grad = random.standard_normal((30, width * len(kinds)))
+    x = np.round(2 * random.standard_normal((90, width)))  # many are equal
+    y, z = np.round(2 * random.standard_normal((2, matrix.nnz, width)))
+    y[matrix.indptr[4] + 7, 0] = np.nan
+    heads = 2 if width % 2 == 0 else 1
+    arrays = [inputs(random, kernel, (30, 90), heads, width // heads, way) for way in (1, 2)]
+    drop = dropping(order, 30, heads)[0]
 
-    def results():
-        pattern, given = kernel.pattern(matrix, order), give(kernel, x)
-        out, dx = junk(kernel, *grad.shape), junk(kernel, *x.shape)
-        soft, back = junk(kernel, *x.shape), junk(kernel, *x.shape)
-        of = Reduction(pattern, kinds, given, out)
+    def everything():
+        pattern, found = kernel.pattern(matrix, order), []
+        for version, given in enumerate(arrays, 1):
+            found += results(kernel, pattern, given, grad[:, :width], heads, version, drop)
+        arg, mine = kernel.from_host(np.full((30, width), 9, np.int32)), give(kernel, y)
+        outs = [junk(kernel, rows, width) for rows in (30, 30, 90, *[matrix.nnz] * 3)]
+        out, again, back, soft, soft_back, dy = outs
+        kernel.max_aggregate(pattern, give(kernel, x), out, arg)
+        kernel.max_aggregate_backward(pattern, give(kernel, grad[:, :width]), arg, back)
+        kernel.spmm(kernel.sparse(matrix), give(kernel, x), again, True)
+        kernel.softmax_targets(pattern, mine, soft)
+        kernel.softmax_targets_backward(pattern, soft, give(kernel, z), soft_back)
+        of = Reduction(pattern, kinds, mine, junk(kernel, *grad.shape))
         kernel.reduce_targets(of)
-        kernel.reduce_targets_backward(of, give(kernel, grad), dx)
-        kernel.softmax_targets(pattern, given, soft)
-        kernel.softmax_targets_backward(pattern, soft, give(kernel, y), back)
-        return [kernel.to_host(one) for one in (out, dx, soft, back)]
+        kernel.reduce_targets_backward(of, give(kernel, grad), dy)
+        found = [kernel.to_host(one).astype(float) for one in (*found, arg, of.out, *outs)]
+        return found, len(pattern.by_rows.levels)
 
-    expected = results()
+    expected, _ = everything()
     monkeypatch.setattr(pieces, "PIECE", SHORT)
-    for mine, wanted in zip(results(), expected, strict=True):
-        assert 0 < np.isnan(wanted).sum() < 100
-        near(kernel, mine, np.asarray(wanted))
+    found, levels = everything()
+    assert levels == 5
+    all_near(kernel, found, expected)

@@ -6,9 +6,7 @@ import scipy.sparse as sp
 from refusals import refuses
 
 from gcnmpi.kernels import rows
-from gcnmpi.kernels.host.scipy_ import SciPyKernel
-from gcnmpi.kernels.scaled import ScaledPattern, scales
-from gcnmpi.options.kernel import KERNELS
+from gcnmpi.kernels.scaled import scales
 from partition.graph.aggregation import normalised
 
 WAYS = ["numpy", "compiled"] if rows._native is not None else ["numpy"]
@@ -21,11 +19,6 @@ def way(request, monkeypatch):
     return request.param
 
 
-@pytest.fixture
-def random():
-    return np.random.default_rng(0)
-
-
 def matrix(random, count, width, density=0.2):
     found = sp.random_array((count, width), density=density, rng=random, format="csr")
     found.sort_indices()
@@ -34,27 +27,25 @@ def matrix(random, count, width, density=0.2):
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 @pytest.mark.parametrize("spread", [2, 1000])  # in a table, or in a hash table
-def test_places_of_numbers(way, random, dtype, spread):
+def test_numbers_are_found_and_gathered(way, random, dtype, spread):
     numbers = random.permutation(spread * 500)[:500].astype(dtype)
     some = random.integers(-5, spread * 500 + 5, 3000).astype(dtype)
     expected = [list(numbers).index(x) if x in numbers else -1 for x in some]
     places = rows.Places(numbers)
     assert places.of(some).tolist() == expected
     assert places.all_of(numbers[::-1]).tolist() == list(range(500))[::-1]
-    with pytest.raises(ValueError, match="neither owns nor receives"):
-        places.all_of(np.array([spread * 500 + 1], dtype))
+    strange = np.array([spread * 500 + 1], dtype)
+    refuses("neither owns nor receives", places.all_of, strange, error=ValueError)
     assert rows.Places(numbers[:0]).of(some).tolist() == [-1] * len(some)
     refuses("not distinct", rows.Places, np.append(numbers, numbers[:1]), error=ValueError)
-
-
-@pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_distinct_numbers_of_pieces(way, random, dtype):
-    pieces = [random.integers(0, 5000, size).astype(dtype) for size in (0, 3000, 10, 3000)]
-    found = rows.Distinct(dtype)
-    assert found.numbers().tolist() == []
-    for piece in pieces:
-        found.add(piece)
-    assert found.numbers().tolist() == np.unique(np.concatenate(pieces)).tolist()
+    some, distinct = abs(some), rows.Distinct(dtype)
+    assert distinct.numbers().tolist() == []
+    for piece in (some[:0], some[:2000], some[5:15], some[1500:]):
+        distinct.add(piece)
+    assert distinct.numbers().tolist() == np.unique(some).tolist()
+    table = random.integers(0, 9, 50).astype(np.int32)
+    assert rows.looked_up(table, some % 50).tolist() == table[some % 50].tolist()
+    refuses(".", rows.looked_up, table, np.array([50], dtype), error=IndexError)
 
 
 @pytest.mark.parametrize("groups", [1, 3, 300])
@@ -70,15 +61,6 @@ def test_items_in_the_order_of_their_groups(way, random, groups, shape):
         assert found.take(items).tolist() == items[order].tolist()
         assert found.take(items[::-1]).tolist() == items[::-1][order].tolist()
     assert rows.Grouped(of[:0], groups).take(of[:0]).tolist() == []
-
-
-def test_numbers_are_looked_up(way, random):
-    table = random.integers(0, 9, 50).astype(np.int32)
-    for dtype in (np.int32, np.int64):
-        places = random.integers(0, 50, 300).astype(dtype)
-        assert rows.looked_up(table, places).tolist() == table[places].tolist()
-    with pytest.raises(IndexError):
-        rows.looked_up(table, np.array([50], np.int32))
 
 
 def test_what_is_noted_of_entries(way, random):
@@ -120,7 +102,7 @@ def test_entries_are_counted_placed_and_sorted(way, random, weighted):
         rows.place_entries(row[:1], column[:1], None, following, starts[1:], out, None)
 
 
-def test_the_transpose_and_the_way_there_and_back(way, random):
+def test_the_transpose_and_rows_that_change_places(way, random):
     given = matrix(random, 30, 50)
     starts = given.indptr.astype(np.int64)
     out_starts, out = rows.transposed(starts, given.indices, 50)
@@ -129,15 +111,11 @@ def test_the_transpose_and_the_way_there_and_back(way, random):
     assert (found != given.T).nnz == 0
     places = rows.places_by_columns(given.indices, out_starts)
     assert back[places].tolist() == list(range(given.nnz))
-
-
-@pytest.mark.parametrize("shape", [(40,), (40, 3), (400, 33), (0, 4)])
-def test_rows_change_places(way, random, shape):
-    given = random.random(shape)
-    first = random.permutation(len(given))
-    expected = given[first]
-    rows.permute_rows(given, first)
-    assert given.tolist() == expected.tolist()
+    for shape in [(40,), (40, 3), (400, 33), (0, 4)]:
+        given, first = random.random(shape), random.permutation(shape[0])
+        expected = given[first]
+        rows.permute_rows(given, first)
+        assert given.tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
@@ -158,30 +136,3 @@ def test_numbers_of_rows_and_columns_give_the_values(random, normalize):
     values = normalised(np.ones(32 * 32), degree[row], degree[column], normalize)
     there = degree[row] > 0  # rows without a degree have no entries
     np.testing.assert_allclose((left[row] * right[column])[there], values[there], rtol=1e-15)
-
-
-@pytest.mark.skipif(rows._native is None, reason="the native kernel is not built")
-@pytest.mark.parametrize("own", [0, 13, 40])
-def test_products_without_values(random, own):
-    given = matrix(random, 25, 40)
-    left, right = random.random(25), random.random(40)
-    given.data = left[np.repeat(np.arange(25), np.diff(given.indptr))] * right[given.indices]
-    starts, columns = given.indptr.astype(np.int64), given.indices.astype(np.int32)
-    whole = ScaledPattern.of(starts, columns, 40, left, right)
-    kernel, reference = KERNELS.get("native")(np.float64), SciPyKernel(np.float64)
-    x = random.random((40, 11))
-    expected, found = reference.empty(25, 11), kernel.empty(25, 11)
-    reference.spmm(reference.sparse(given), x, expected)
-    scaled = right[:, np.newaxis] * x
-    first, others = whole.halves(own)
-    assert first.nnz + others.nnz == whole.nnz == given.nnz
-    kernel.spmm(kernel.sparse(first), scaled[:own].copy(), found)
-    kernel.spmm(kernel.sparse(others), scaled[own:].copy(), found, accumulate=True)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-    kernel.spmm(kernel.sparse(whole.rows(5, 9)), scaled, found[5:9])
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-    turned = whole.transposed()
-    y, back = random.random((25, 11)), kernel.empty(40, 11)
-    kernel.spmm(kernel.sparse(turned), turned.right[:, np.newaxis] * y, back)
-    np.testing.assert_allclose(back, given.T @ y, rtol=1e-12)
-    assert (whole.pattern() != (given != 0)).nnz == 0

@@ -1,52 +1,10 @@
 """Parts of measurements: turns, medians, the cache model, records, samples of phases."""
 
-from collections import OrderedDict
-from types import SimpleNamespace
-
 import numpy as np
-import pytest
 import scipy.sparse as sp
 
-from gcnmpi.bench.movement import csr_bytes, misses, movement
+from gcnmpi.bench.movement import csr_bytes, movement
 from gcnmpi.bench.rounds import Spread, ratios, spread
-from gcnmpi.run.ranks_record import PhaseSamples
-
-
-def lru_misses(ids, size: float, passing: float, cache_bytes: float) -> int:
-    """The exact count, for what streams by as for what is accessed."""
-    cache: OrderedDict = OrderedDict()
-    held = missed = 0
-    for number, wanted in enumerate(ids):
-        missed += wanted not in cache
-        for key, nbytes in ((wanted, size), (f"stream {number}", passing)):
-            held += 0 if key in cache else nbytes
-            cache[key] = nbytes
-            cache.move_to_end(key)
-        while held > cache_bytes:
-            held -= cache.popitem(last=False)[1]
-    return missed
-
-
-STREAMS = {
-    "uniform": lambda random: random.integers(0, 500, 20_000),
-    "hubs": lambda random: (500 * random.random(20_000) ** 4).astype(int),
-    "near": lambda random: np.arange(20_000) // 40 + random.integers(0, 60, 20_000),
-}
-
-
-@pytest.mark.parametrize("name", STREAMS)
-@pytest.mark.parametrize("cache", [2_000, 8_000, 20_000])
-def test_the_cache_model_is_close_to_a_simulation(name, cache):
-    ids = STREAMS[name](np.random.default_rng(1))
-    exact = lru_misses(ids.tolist(), 64, 16, cache)
-    assert misses(ids, 64, 16, cache) == pytest.approx(exact, rel=0.05, abs=20)
-
-
-def test_the_ends_of_the_cache_model():
-    ids = np.array([3, 1, 3, 3, 2, 1, 7, 3])
-    assert misses(ids, 64, 8, 1e9) == 4  # all fits: each is missed once
-    assert misses(ids, 64, 8, 0) == 8  # nothing fits
-    assert misses(ids[:0], 64, 8, 100) == 0
 
 
 def test_bytes_of_a_product():
@@ -72,26 +30,3 @@ def test_medians_and_ratios_of_a_round():
     found = ratios({"a": [1, 10, 2], "b": [2, 20, 5]}, "a")
     assert found["a"] == Spread(1, 1, 1)
     assert found["b"].median == 2  # the slow round of both does not count
-
-
-class Two:
-    """The first of two ranks; the other one takes twice as long."""
-
-    rank, size = 0, 2
-
-    def Gather(self, mine, every, root):
-        every[:] = [mine, 2 * mine]
-
-
-def test_samples_are_what_has_gone_by_since_the_last_one():
-    seconds = {"load": 9.0, "spmm": 1.0}
-    runtime = SimpleNamespace(everyone=Two(), phases=SimpleNamespace(seconds=seconds))
-    samples = PhaseSamples(runtime, 3)
-    seconds.update(load=20.0, spmm=1.25, gemm=0.5)
-    samples.take(4)
-    seconds.update(spmm=1.75, wait=0.125)
-    samples.take(8)
-    assert samples.taken == [
-        {"epoch": 4, "after": 3, "seconds": {"spmm": [0.25, 0.5], "gemm": [0.5, 1.0]}},
-        {"epoch": 8, "after": 4, "seconds": {"spmm": [0.5, 1.0], "wait": [0.125, 0.25]}},
-    ]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from kernel_cases import DTYPES, give, junk, near, needs_native, same_bits
+from kernel_cases import all_near, draw, give, junk, kept, natively, near, same_bits, slopes
 from refusals import refuses
 
 from gcnmpi.core import rng
@@ -16,14 +16,7 @@ from gcnmpi.kernels.interface.neighbours import (
 )
 from gcnmpi.options.kernel import KERNELS
 
-STEP = 1e-30
-SLOPE = 0.2
-P = 0.4
-
-
-def rounded(kernel, array):
-    """The numbers as the kernel has them, in float64."""
-    return np.asarray(array).astype(kernel.dtype).astype(np.float64)
+SLOPE, P = 0.2, 0.4
 
 
 def graph(random, rows, columns, density=0.3):
@@ -47,25 +40,23 @@ def matrix_of(dense, random):
 
 SHAPES = [(9, 12), (12, 5), (1, 1), (40, 40), (0, 4), (4, 0), (0, 0)]
 HEADS = [(1, 1), (1, 3), (3, 1), (1, 17), (3, 5), (8, 8), (4, 16), (1, 64), (2, 32), (15, 2)]
-CASES = [((40, 40), heads) for heads in HEADS]
+LARGE = (150, 1500)  # many rows for each thread, and rows of more than a block of entries
+CASES = [(shape, heads) for shape in ((40, 40), LARGE) for heads in HEADS]
 CASES += [(shape, heads) for shape in SHAPES if shape != (40, 40) for heads in ((1, 7), (3, 5))]
 CASES += [((9, 12), (33, 8))]  # more than a block of threads for a row
-GRADIENTS = [
-    ((7, 9), (1, 1)),
-    ((9, 6), (1, 3)),
-    ((7, 9), (3, 1)),
-    ((9, 6), (3, 5)),
-    ((7, 9), (2, 8)),
-]
-GRADIENTS += [((1, 1), (1, 3)), ((3, 0), (3, 1))]
+SMALL = [((7, 9), (1, 1)), ((9, 6), (1, 3)), ((7, 9), (3, 1)), ((9, 6), (3, 5)), ((7, 9), (2, 8))]
+SMALL += [((1, 1), (1, 3)), ((3, 0), (3, 1))]
+drops = pytest.mark.parametrize("drop", [False, True], ids=["whole", "dropped"])
+versions = pytest.mark.parametrize("version", [1, 2])
 
 
 def test_a_pattern_with_a_column_out_of_range_is_refused(kernel, random):
     matrix = matrix_of(np.ones((3, 4), bool), random)
+    refuses(
+        "3 global numbers for 4 columns", kernel.pattern, matrix, np.arange(3), error=ValueError
+    )
     matrix.indices[2] = 4
     refuses("indices", kernel.pattern, matrix, np.arange(4), error=ValueError)
-    with pytest.raises(ValueError, match="3 global numbers for 4 columns"):
-        kernel.pattern(matrix_of(np.ones((3, 4), bool), random), np.arange(3))
 
 
 # Maximum.
@@ -76,7 +67,7 @@ def test_a_pattern_with_a_column_out_of_range_is_refused(kernel, random):
 def test_maximum_and_its_gradient(kernel, random, shape, width):
     dense, order = graph(random, *shape)
     x = np.round(2 * random.standard_normal((shape[1], width)))  # many are equal
-    grad = rounded(kernel, random.standard_normal((shape[0], width)))
+    grad = draw(random, kernel, shape[0], width)
     out, back = np.zeros((shape[0], width)), np.zeros((shape[1], width))
     arg = np.full((shape[0], width), -1)
     for i in range(shape[0]):
@@ -96,13 +87,11 @@ def test_maximum_and_its_gradient(kernel, random, shape, width):
 
 
 def test_a_maximum_passes_nan_on(kernel):
-    dense = np.array([[1, 1, 0], [0, 1, 1]], bool)
-    pattern = kernel.pattern(sp.csr_array(dense.astype(float)), np.arange(3))
+    pattern = kernel.pattern(sp.csr_array(np.array([[1, 1, 0], [0, 1, 1]], float)), np.arange(3))
     for x in ([[np.nan], [1.0], [-np.inf]], [[1.0], [np.nan], [2.0]]):
         out, arg = kernel.empty(2, 1), kernel.from_host(np.zeros((2, 1), np.int32))
         kernel.max_aggregate(pattern, give(kernel, x), out, arg)
-        expected = [[np.nan], [np.maximum(x[1][0], x[2][0])]]
-        near(kernel, out, np.array(expected))
+        near(kernel, out, np.array([[np.nan], [np.maximum(x[1][0], x[2][0])]]))
 
 
 # Attention. Expected values come from dense matrices, derivatives from complex steps.
@@ -112,9 +101,16 @@ def leaky(z):
     return np.where(z.real > 0, z, SLOPE * z)
 
 
-def weighted(dense, e, x, kept):
-    """Of e (rows, columns, heads), in real or complex numbers."""
-    heads = e.shape[2]
+def attended(version, dense, arrays, kept):
+    """Of numbers e (rows, columns, heads) for each entry, real or complex."""
+    heads = kept.shape[2]
+    if version == 1:
+        x, t, s = arrays
+        e = leaky(s[:, None] + t[None])
+    else:
+        x, target, vector = arrays
+        e = leaky(x[None] + target[:, None]) * vector
+        e = e.reshape(*e.shape[:2], heads, e.shape[2] // heads).sum(axis=3)
     parts = x.reshape(len(x), heads, x.shape[1] // heads)
     e = np.where(dense[:, :, None], e, -np.inf)
     highest = np.where(dense.any(axis=1)[:, None], e.real.max(axis=1, initial=-np.inf), 0)
@@ -124,39 +120,13 @@ def weighted(dense, e, x, kept):
     return np.einsum("ijh,jhc->ihc", alpha, parts).reshape(len(dense), x.shape[1]), highest, total
 
 
-def v1(dense, x, t, s, kept):
-    return weighted(dense, leaky(s[:, None] + t[None]), x, kept)
-
-
-def v2(dense, x1, x2, vector, kept):
-    z = leaky(x1[None] + x2[:, None]) * vector
-    heads = kept.shape[2]
-    return weighted(
-        dense, z.reshape(*z.shape[:2], heads, z.shape[2] // heads).sum(axis=3), x1, kept
-    )
-
-
-def gradients(function, dense, arrays, kept, grad):
-    """Of sum(grad · y), a number of each array at a time."""
-    found = []
-    for k, array in enumerate(arrays):
-        mine = np.zeros(array.shape)
-        for place in np.ndindex(array.shape):
-            moved = [a.astype(complex) for a in arrays]
-            moved[k][place] += 1j * STEP
-            mine[place] = np.sum(grad * function(dense, *moved, kept)[0].imag) / STEP
-        found.append(mine)
-    return found
-
-
 def dropping(order, rows, heads):
     """Keys of an epoch, and 1 / (1 − p) or 0 for every row, column and head."""
     keys = rng.row_keys(3, 2, 7, np.arange(rows) * 3)
     numbers = rng.column_keys((order[:, None] * heads + np.arange(heads)).ravel())
-    hashes, scratch = np.empty((2, rows, len(numbers)), np.uint32)
-    rng.hash_block(keys, numbers, hashes, scratch)
-    kept = (hashes >= rng.threshold(P)).reshape(rows, len(order), heads) / (1 - P)
-    return AttentionDropout(keys, numbers, P), kept
+    return AttentionDropout(keys, numbers, P), kept(keys, numbers, P).reshape(
+        rows, len(order), heads
+    )
 
 
 def inputs(random, kernel, shape, heads, c, version):
@@ -164,108 +134,59 @@ def inputs(random, kernel, shape, heads, c, version):
     sizes = [(columns, width), (columns, heads), (rows, heads)]
     if version == 2:
         sizes = [(columns, width), (rows, width), (width,)]
-    return [rounded(kernel, random.standard_normal(size)) for size in sizes]
+    return [draw(random, kernel, *size) for size in sizes]
 
 
-@pytest.mark.parametrize("drop", [False, True], ids=["whole", "dropped"])
-@pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize(("shape", "heads"), CASES, ids=str)
-def test_attention(kernel, random, shape, heads, version, drop):
-    heads, c = heads
-    dense, order = graph(random, *shape)
-    arrays = inputs(random, kernel, shape, heads, c, version)
-    dropout, kept = dropping(order, shape[0], heads) if drop else (None, np.ones((1, 1, heads)))
-    expected = (v1 if version == 1 else v2)(dense, *arrays, kept)
-    pattern = kernel.pattern(matrix_of(dense, random), order)
-    out = junk(kernel, shape[0], heads * c)
-    shift, total = junk(kernel, shape[0], heads), junk(kernel, shape[0], heads)
-    given = [give(kernel, a) for a in arrays]
-    if version == 1:
-        kernel.attend(attention(pattern, given, dropout, out, shift, total))
-    else:
-        scratch = junk(kernel, pattern.entries, heads)
-        kernel.attend_v2(attention_v2(pattern, given, dropout, out, shift, total, scratch))
-    for found, wanted in zip((out, shift, total), expected, strict=True):
-        near(kernel, found, wanted, 4)
-
-
-@pytest.mark.parametrize("drop", [False, True], ids=["whole", "dropped"])
-@pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize(("shape", "heads"), GRADIENTS, ids=str)
-def test_gradients_of_attention(kernel, random, shape, heads, version, drop):
-    heads, c = heads
-    dense, order = graph(random, *shape, 0.5)
-    arrays = inputs(random, kernel, shape, heads, c, version)
-    dropout, kept = dropping(order, shape[0], heads) if drop else (None, np.ones((1, 1, heads)))
-    grad = rounded(kernel, random.standard_normal((shape[0], heads * c)))
-    function = v1 if version == 1 else v2
-    expected = gradients(function, dense, arrays, kept, grad)
-    if version == 2:
-        expected[2] += 2  # added to
-    found = backward(kernel, kernel.pattern(matrix_of(dense, random), order), arrays, grad,
-                     heads, version, dropout)  # fmt: skip
-    for mine, wanted in zip(found, expected, strict=True):
-        near(kernel, mine, wanted, 20)
-
-
-def attention(pattern, given, dropout, out, shift, total):
-    x, t, s = given
-    return Attention(pattern, x, SLOPE, dropout, out, shift, total, t, s)
-
-
-def attention_v2(pattern, given, dropout, out, shift, total, scratch):
-    x, target, vector = given
-    return AttentionV2(pattern, x, SLOPE, dropout, out, shift, total, target, vector, scratch)
-
-
-def backward(kernel, pattern, arrays, grad, heads, version, dropout, roomy=True):
-    """All gradients, after the forward pass."""
+def results(kernel, pattern, arrays, grad, heads, version, dropout, roomy=True):
+    """The result, highest scores, sums of weights, and all gradients."""
     rows, width = grad.shape
-    y, shift, total = (junk(kernel, rows, n) for n in (width, heads, heads))
-    scratch = junk(kernel, pattern.scratch_rows if roomy else pattern.entries, heads)
-    given, back = [give(kernel, a) for a in arrays], give(kernel, grad)
-    results = [junk(kernel, *a.shape) for a in arrays]
+    found = [junk(kernel, rows, n) for n in (width, heads, heads)]
+    (x, *others), back = [give(kernel, a) for a in arrays], give(kernel, grad)
+    of, gradients = (pattern, x, SLOPE, dropout, *found), [junk(kernel, *a.shape) for a in arrays]
     if version == 1:
-        forward = attention(pattern, given, dropout, y, shift, total)
+        forward = Attention(*of, *others)
         kernel.attend(forward)
-        kernel.attend_backward(AttentionBackward(forward, back, *results, scratch))
+        scratch = junk(kernel, pattern.scratch_rows if roomy else pattern.entries, heads)
+        kernel.attend_backward(AttentionBackward(forward, back, *gradients, scratch))
     else:
-        results[2] = give(kernel, np.full(width, 2.0))
-        forward = attention_v2(pattern, given, dropout, y, shift, total, scratch)
+        forward = AttentionV2(*of, *others, junk(kernel, pattern.entries, heads))
         kernel.attend_v2(forward)
-        kernel.attend_v2_backward(AttentionV2Backward(forward, back, *results))
-    return results
+        kernel.attend_v2_backward(AttentionV2Backward(forward, back, *gradients))
+    return [*found, *gradients]
 
 
-@pytest.mark.parametrize("drop", [False, True], ids=["whole", "dropped"])
-@pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize("heads", HEADS, ids=str)
-def test_gradients_are_those_of_the_reference(kernel, random, heads, version, drop):
-    """Larger ones: many rows for each thread, and rows of more than a block of entries."""
-    heads, c = heads
-    shape = (150, 1500)
-    dense, order = graph(random, *shape, 0.02)
-    dense[7], dense[:, 11] = True, True
+@drops
+@versions
+@pytest.mark.parametrize(("shape", "heads"), [*CASES, *SMALL], ids=str)
+def test_attention_and_its_gradients(kernel, random, shape, heads, version, drop):
+    """Gradients of small ones by a step of each number, all of large ones by the reference."""
+    case, (heads, c) = (shape, heads), heads
+    dense, order = graph(random, *shape, 0.5 if case in SMALL else 0.02 if shape == LARGE else 0.3)
+    if shape == LARGE:
+        dense[7], dense[:, 11] = True, True
     arrays = inputs(random, kernel, shape, heads, c, version)
-    dropout = dropping(order, shape[0], heads)[0] if drop else None
-    grad = rounded(kernel, random.standard_normal((shape[0], heads * c)))
-    matrix, reference = matrix_of(dense, random), KERNELS.get("scipy")(np.float64)
-    case = arrays, grad, heads, version, dropout
-    expected = backward(reference, reference.pattern(matrix, order), *case)
-    found = backward(kernel, kernel.pattern(matrix, order), *case, roomy=not drop)
-    for mine, wanted in zip(found, expected, strict=True):
-        near(kernel, mine, wanted, 20)
+    dropout, mask = dropping(order, shape[0], heads) if drop else (None, np.ones((1, 1, heads)))
+    grad = draw(random, kernel, shape[0], heads * c)
+    matrix, given = matrix_of(dense, random), (arrays, grad, heads, version, dropout)
+    if shape == LARGE:
+        reference = KERNELS.get("scipy")(np.float64)
+        expected = results(reference, reference.pattern(matrix, order), *given)
+    else:
+        expected = [*attended(version, dense, arrays, mask)]
+    if case in SMALL:
+        expected += slopes(lambda *a: attended(version, dense, a, mask)[0], arrays, grad)
+        if version == 2:
+            expected[-1] += 3.5  # added to
+    found = results(kernel, kernel.pattern(matrix, order), *given, roomy=not drop)
+    all_near(kernel, found[: len(expected)], expected, 20)
 
 
 def test_large_scores_do_not_overflow(kernel):
     pattern = kernel.pattern(sp.csr_array(np.ones((2, 3))), np.arange(3))
     t, s = np.array([[800.0], [-900.0], [799.0]]), np.array([[500.0], [-5000.0]])
-    x, out = np.array([[1.0], [2.0], [4.0]]), kernel.empty(2, 1)
-    shift, total = kernel.empty(2, 1), kernel.empty(2, 1)
-    arrays = [give(kernel, a) for a in (x, t, s)]
-    kernel.attend(attention(pattern, arrays, None, out, shift, total))
-    expected = v1(np.ones((2, 3), bool), x, t, s, np.ones((1, 1, 1)))
-    near(kernel, out, expected[0], 20)
+    arrays = np.array([[1.0], [2.0], [4.0]]), t, s
+    found = results(kernel, pattern, arrays, np.ones((2, 1)), 1, 1, None)
+    near(kernel, found[0], attended(1, np.ones((2, 3), bool), arrays, np.ones((1, 1, 1)))[0], 20)
 
 
 @pytest.mark.parametrize("heads", HEADS, ids=str)
@@ -274,18 +195,14 @@ def test_scores_of_vertices_and_their_gradients(kernel, random, heads):
     x, vector = random.standard_normal((m, heads * c)), random.standard_normal(heads * c)
     dout, before = random.standard_normal((m, heads)), random.standard_normal((m, heads * c))
     out, dx, dvector = junk(kernel, m, heads), give(kernel, before), junk(kernel, heads * c)
-    mine = [give(kernel, a) for a in (x, vector)]
+    mine, back = [give(kernel, a) for a in (x, vector)], np.repeat(dout, c, axis=1)
     kernel.head_dots(*mine, out)
-    products = (x * vector).reshape(m, heads, c)
-    near(kernel, out, products.sum(axis=2), 4)
-    back = np.repeat(dout, c, axis=1)
     kernel.head_dots_backward(*mine, give(kernel, dout), dx, dvector)
-    near(kernel, dx, before + back * vector)
-    near(kernel, dvector, 3.5 + (back * x).sum(axis=0), 4)
+    expected = (x * vector).reshape(m, heads, c).sum(axis=2), before + back * vector
+    all_near(kernel, (out, dx, dvector), (*expected, 3.5 + (back * x).sum(axis=0)), 4)
 
 
-@needs_native
-@DTYPES
+@natively
 def test_the_bits_do_not_depend_on_threads(random, dtype):
     shape, (heads, c) = (700, 600), (3, 17)
     dense, order = graph(random, *shape, 0.05)
@@ -294,14 +211,14 @@ def test_the_bits_do_not_depend_on_threads(random, dtype):
     grad = random.standard_normal((shape[0], heads * c))
     for threads in (1, 2, 3):
         kernel = KERNELS.get("native")(dtype, threads)
-        pattern, results = kernel.pattern(matrix, order), []
+        pattern, mine = kernel.pattern(matrix, order), []
         for version in (1, 2):
             arrays = inputs(np.random.default_rng(1), kernel, shape, heads, c, version)
             dropout = dropping(order, shape[0], heads)[0]
-            results += backward(kernel, pattern, arrays, grad, heads, version, dropout)
+            mine += results(kernel, pattern, arrays, grad, heads, version, dropout)
         arg = np.empty(grad.shape, np.int32)
         out, back = kernel.empty(*grad.shape), kernel.empty(shape[1], heads * c)
         kernel.max_aggregate(pattern, give(kernel, arrays[0]), out, arg)
         kernel.max_aggregate_backward(pattern, give(kernel, grad), arg, back)
-        found.append([*results, out, arg, back])
+        found.append([*mine, out, arg, back])
     same_bits(found)

@@ -1,36 +1,31 @@
-"""Progress in a log and of long commands: lines by time, what is left, what is a terminal."""
+"""Progress, and logs of epochs: lines by time, what is left, files for other programs."""
 
-import os
-import pty
-import subprocess
+import csv
+import struct
 import sys
-import threading
 from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
+from refusals import refuses
 
 from gcnmpi.options.config import from_table
 from gcnmpi.report.progress import Progress, shown_metrics
+from gcnmpi.run.logs import LOGS, parse_logs
 from gcnmpi.run.record import Epoch
-from partition.cli import common
-from partition.cli.common import advancing, working
+from gcnmpi.run.run_record import Recorder
+from partition.cli.common import advancing
 
 
 def progress(capsys, epochs, seconds, first=1):
     """The lines, without the heading, of a run whose epochs take so many seconds each."""
     now = [0.0]
-    problem = SimpleNamespace(
-        config=from_table({"train": {"epochs": epochs}}),
-        source=SimpleNamespace(
-            stored=SimpleNamespace(manifest=SimpleNamespace(name="g\x1b[2J")), partition=None
-        ),
-        runtime=SimpleNamespace(
-            everyone=SimpleNamespace(size=2), kernel=SimpleNamespace(name="scipy", threads=1)
-        ),
-        warnings=(),
-        machine=(),
-    )
+    manifest = SimpleNamespace(name="g\x1b[2J")
+    source = SimpleNamespace(stored=SimpleNamespace(manifest=manifest), partition=None)
+    kernel, config = SimpleNamespace(name="scipy", threads=1), {"train": {"epochs": epochs}}
+    runtime = SimpleNamespace(everyone=SimpleNamespace(size=2), kernel=kernel)
+    facts = {"config": from_table(config), "source": source, "runtime": runtime}
+    problem = SimpleNamespace(**facts, warnings=(), machine=())
     with Progress(problem, quiet=False, clock=lambda: now[0]) as shown:
         for epoch in range(first, epochs + 1):
             now[0] += seconds
@@ -70,53 +65,6 @@ def test_the_metric_that_chooses_is_shown_and_no_other(capsys):
     assert shown_metrics(Epoch(1, 1.0, {}, 0.1)) == []
 
 
-ASKED = "import sys; from partition.terminal import on_terminal; print(on_terminal(sys.stdout))"
-BOLD = "from partition.terminal import console; console().print('it', style='bold')"
-
-
-@pytest.fixture
-def in_terminal():
-    """The output of bash in a terminal; its name is that of the launcher of an Open MPI rank."""
-
-    def run(script: str, **environment: str) -> str:
-        ours, theirs = pty.openpty()
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "NO_C", "FORC"))}
-        variables = clean | {"TERM": "xterm", "PYTHON": sys.executable} | environment
-        process = subprocess.run(
-            ["bash", "-c", script], env=variables, stdout=theirs, stdin=theirs, stderr=theirs,
-            check=False, timeout=60,
-        )  # fmt: skip
-        os.close(theirs)
-        text = b""
-        while piece := _read(ours):
-            text += piece
-        os.close(ours)
-        assert process.returncode == 0, text
-        return text.decode().replace("\r\n", "\n")
-
-    return run
-
-
-def _read(file: int) -> bytes:
-    try:
-        return os.read(file, 1 << 16)
-    except OSError:  # nobody has the other end any more
-        return b""
-
-
-def test_output_is_for_a_terminal_if_it_and_the_launchers_of_ranks_are(in_terminal):
-    rank = f'OMPI_COMM_WORLD_RANK=0 "$PYTHON" -c "{ASKED}"'
-    # A launcher whose own output is a file gives its rank the terminal all the same.
-    asked, bold = f'"$PYTHON" -c "{ASKED}"', f'"$PYTHON" -c "{BOLD}"'
-    script = (
-        f"{rank}; exec 3>&1; ( {rank} >&3; true ) > /dev/null; TERM=dumb {asked}; {asked} | cat"
-    )
-    script += f"; {bold}; NO_COLOR=1 {bold}"
-    assert in_terminal(script).split("\n") == [
-        "True", "False", "False", "False", "\x1b[1mit\x1b[0m", "it", ""
-    ]  # fmt: skip
-
-
 def test_a_log_gets_a_line_now_and_then(capsys):
     now = [0.0]
     with advancing(lambda: now[0]) as tell:
@@ -128,18 +76,68 @@ def test_a_log_gets_a_line_now_and_then(capsys):
     assert len(lines) == 7
 
 
-def test_a_log_hears_what_is_being_done(capsys, monkeypatch):
-    told, said = threading.Event(), threading.Event()
+# Logs of epochs for other programs.
 
-    def turns():
-        told.wait(10)
-        yield 0.0
-        said.set()  # asked for the next pause, the line is written
-        yield 60.0
 
-    monkeypatch.setattr(common, "pauses", turns)
-    with working("partitioning") as report:
-        report("gp, metis")
-        told.set()
-        assert said.wait(10)
-    assert capsys.readouterr().err.startswith("partitioning: gp, metis, 0:00:")
+def line(number, **metrics):
+    values = {"val_accuracy": 0.1 * number, "test_accuracy": None} | metrics
+    return {**Epoch(number, 1 / number, values, 0.5).record(), "time": 100.0 + number}
+
+
+def scalars(folder):
+    """(step, tag) → value, in the order of an event file, with how often each was written."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    (path,) = folder.glob("tensorboard/events.out.tfevents.*")
+    data, found = path.read_bytes(), []
+    while data:
+        (size,) = struct.unpack("<Q", data[:8])
+        event = Event.FromString(data[12 : 12 + size])
+        found += [(event.step, v.tag, v.simple_value, event.wall_time) for v in event.summary.value]
+        data = data[16 + size :]
+    return found
+
+
+def record_of(path, *numbers):
+    write = Recorder(str(path), ("csv",), 0)
+    write("start")
+    for number in numbers:
+        write("epoch", **line(number))
+    write.close()
+    write.check()
+
+
+def test_a_run_that_goes_on_has_every_epoch_once(tmp_path):
+    pytest.importorskip("tensorboardX")
+    path = tmp_path / "run.jsonl"
+    record_of(path, 1, 2, 3, 4)
+    for until in (2, 3):  # from a checkpoint after the second epoch, then after the third
+        write = Recorder(str(path), ("csv", "tensorboard"), until)
+        write("resume", epoch=until)
+        for number in range(until + 1, 6):
+            write("epoch", **line(number, val_accuracy=until))
+        write.close()
+        write.check()
+    rows = list(csv.DictReader((tmp_path / "epochs.csv").open()))
+    assert [(row["epoch"], float(row["val_accuracy"])) for row in rows] == [
+        ("1", 0.1), ("2", 0.2), ("3", 2.0), ("4", 3.0), ("5", 3.0),
+    ]  # fmt: skip
+    found = scalars(tmp_path)
+    losses = [(step, time) for step, tag, _, time in found if tag == "loss/train"]
+    assert losses == [(number, 100.0 + number) for number in range(1, 6)]
+    assert {tag for _, tag, _, _ in found} == {"loss/train", "accuracy/val", "epoch/seconds"}
+
+
+def test_names_of_logs(monkeypatch):
+    assert parse_logs("") == ()
+    assert parse_logs("csv") == ("csv",)
+    if LOGS.available()["tensorboard"] is None:
+        assert parse_logs(" csv, tensorboard ") == ("csv", "tensorboard")
+    refuses("named twice", parse_logs, "csv,csv")
+    refuses("csv", parse_logs, "cvs")
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    for name in [name for name in sys.modules if name.startswith("tensorboardX.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "gcnmpi.run.logs.tensorboard", raising=False)
+    caught = refuses("needs the Python package 'tensorboardX", parse_logs, "tensorboard")
+    assert caught.hint == "pip install '.[tensorboard]' in a checkout"

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from stored_graphs import store
 
 from gcnmpi.options.config import load_config
@@ -16,60 +15,49 @@ from partition.graph.store import open_graph, read_partition
 from partition.importing.synthetic import sbm
 
 
-def test_rates_are_fair_link_by_link():
+def test_rates_are_fair_link_by_link_and_rise_when_a_message_ends():
     # A long message over both links, one over each: the fuller link gives the long one its rate.
     links = np.array([[1, 2], [1, 0], [1, 0], [2, 0]])
-    rates = fair_rates(links, np.array([np.inf, 3.0, 10.0]))
-    np.testing.assert_allclose(rates, [1, 1, 1, 9])
+    np.testing.assert_allclose(fair_rates(links, np.array([np.inf, 3.0, 10.0])), [1, 1, 1, 9])
+    links, room = np.array([[1], [1]]), np.array([np.inf, 2.0])
+    found = [fluid_seconds(np.array(sizes), links, room) for sizes in ([1.0, 3.0], [0.0, 0.0])]
+    assert found == [2.0, 0.0]
 
 
-def test_the_end_of_a_message_makes_others_faster():
-    links = np.array([[1], [1]])
-    assert fluid_seconds(np.array([1.0, 3.0]), links, np.array([np.inf, 2.0])) == 2.0
-    assert fluid_seconds(np.zeros(2), links, np.array([np.inf, 2.0])) == 0.0
-
-
-def test_a_tree_is_narrower_to_its_core():
-    tree = FatTree(nodes=8, a_switch=4, bandwidth=1.0, taper=4.0)
+def test_a_tree_is_narrower_to_its_core_and_a_dragonfly_between_two_groups():
     ends = np.arange(4)
-    near, far = tree.links(ends, ends[::-1] ^ 1), tree.links(ends, ends + 4)
-    assert fluid_seconds(np.ones(4), near, tree.capacities) == pytest.approx(1.0)
-    assert fluid_seconds(np.ones(4), far, tree.capacities) == pytest.approx(4.0)
-
-
-def test_a_dragonfly_has_little_between_two_groups_and_more_by_a_third():
-    found = []
-    for spread in (False, True):
-        fly = Dragonfly(8, 4, 5, bandwidth=1.0, outside=0.5, spread=spread)
-        links = fly.links(np.arange(4), np.arange(4) + 4)
-        found.append(fluid_seconds(np.ones(4), links, fly.capacities))
-    assert found == pytest.approx([8.0, 4.0])  # a quarter of 2 bytes a second, or a half of it
+    tree = FatTree(nodes=8, a_switch=4, bandwidth=1.0, taper=4.0)
+    flies = [Dragonfly(8, 4, 5, bandwidth=1.0, outside=0.5, spread=s) for s in (False, True)]
+    for network, to, seconds in (
+        (tree, ends[::-1] ^ 1, 1.0),
+        (tree, ends + 4, 4.0),
+        (flies[0], ends + 4, 8.0),  # a quarter of 2 bytes a second,
+        (flies[1], ends + 4, 4.0),  # or a half of it, by a third group
+    ):
+        found = fluid_seconds(np.ones(4), network.links(ends, to), network.capacities)
+        assert found == pytest.approx(seconds)
 
 
 @pytest.fixture(scope="module")
-def setting(tmp_path_factory):
+def case_of(tmp_path_factory):
     """A graph with four random parts, on nodes of one rank."""
-    path = store(
-        tmp_path_factory.mktemp("replay") / "g.graph",
-        sbm(2000, 4, degree=8, features=16, seed=0),
-        4,
-    )
+    graph = sbm(2000, 4, degree=8, features=16, seed=0)
+    path = store(tmp_path_factory.mktemp("replay") / "g.graph", graph, 4)
 
-    def make(scheme, machine):
+    def make(scheme, **constants):
         config = load_config(None, (f"scheme.name={scheme}", "model.hidden=[32,32]"))
-        return Setting(open_graph(path), config, machine, 1)
+        given = Setting(open_graph(path), config, Machine(**constants), 1)
+        (line, *_), _ = rank_schemes(given, 4, schemes=[scheme])
+        return given.case(line.candidate, 4), given, line.candidate.partition
 
     return make
 
 
 @pytest.mark.parametrize("scheme", ["p2p", "bcast", "split3d", "columns"])
-def test_a_network_that_is_never_full_adds_nothing(setting, scheme):
-    slow = Machine(bandwidth_inter=1e6)
-    given = setting(scheme, slow)
-    (line, *_), _ = rank_schemes(given, 4, schemes=[scheme])
-    case, exchange = given.case(line.candidate, 4), None
+def test_a_network_that_is_never_full_adds_nothing(case_of, scheme):
+    (case, given, partition), exchange = case_of(scheme, bandwidth_inter=1e6), None
     if scheme == "p2p":
-        parts = read_partition(given.stored.path, line.candidate.partition.name).parts
+        parts = read_partition(given.stored.path, partition.name).parts
         exchange = exchange_matrix(given.stored.graph, parts, 4, given.direction)
     phases, _ = step_seconds(case)
     expected = phases["transfer"] + phases["reduce"]
@@ -80,23 +68,12 @@ def test_a_network_that_is_never_full_adds_nothing(setting, scheme):
     assert more > 2 * found
 
 
-def test_a_reduction_is_a_ring_or_doubling(setting):
+def test_a_reduction_is_a_ring_or_doubling(case_of):
     for latency in (0.0, 1.2, 1e3):
-        given = setting("p2p", Machine(bandwidth_inter=1e3, latency_inter=latency))
-        (line, *_), _ = rank_schemes(given, 4, schemes=["p2p"])
-        case, tree = given.case(line.candidate, 4), FatTree(4, 4, 1e3, 1.0)
+        case, *_ = case_of("p2p", bandwidth_inter=1e3, latency_inter=latency)
         expected = step_seconds(case)[0]["reduce"]
-        assert Replay(case, tree).seconds()["reduce"] == pytest.approx(expected, rel=0.01)
-
-
-def test_rows_that_only_neighbours_need_stay_within_a_switch(setting):
-    given = setting("p2p", Machine(bandwidth_inter=1e6))
-    (line, *_), _ = rank_schemes(given, 4, schemes=["p2p"])
-    case, tree = given.case(line.candidate, 4), FatTree(4, 2, 1e6, taper=100.0)
-    near = sp.csr_array(np.kron(np.eye(2, dtype=int), [[0, 9], [9, 0]]))
-    far = sp.csr_array(near.toarray()[[2, 3, 0, 1]])
-    found = [Replay(case, tree, one).seconds()["transfer"] for one in (near, far)]
-    assert found[1] > 10 * found[0]
+        found = Replay(case, FatTree(4, 4, 1e3, 1.0)).seconds()["reduce"]
+        assert found == pytest.approx(expected, rel=0.01)
 
 
 @pytest.mark.parametrize("name", sorted(shipped_machines()))

@@ -3,14 +3,11 @@
 import csv
 import io
 import json
-import sys
 
 import pytest
 from refusals import refuses
 
-from gcnmpi.report.repeated import print_repeated
 from gcnmpi.report.table import print_runs
-from gcnmpi.run.repeated import Outcome
 
 
 def write_run(folder, partition="hp-2", finished=True, epoch=(), end=(), **start):
@@ -38,15 +35,6 @@ def test_what_runs_share_is_said_once_and_the_rest_in_columns(tmp_path, capsys):
     )
     assert " ".join(first.split()) == "hp-2 hp-2 4.000 3.000 0.5000 1.5000 - 0.500 - 0.500"
     assert second.split()[:2] == ["rp-2", "rp-2"]
-
-
-def test_runs_of_one_name_are_shown_with_their_folders(tmp_path, capsys):
-    runs = [write_run(tmp_path / parent / "run") for parent in ("a", "b")]
-    print_runs(runs, as_json=False)
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[2:4]] == ["a/run", "b/run"]
-    print_runs([*runs, runs[0] / "run.jsonl", tmp_path], as_json=True)  # each of them once
-    assert [row["bytes_per_epoch"] for row in json.loads(capsys.readouterr().out)] == [4e6, 4e6]
 
 
 def seeds(folder, lr, values, **start):
@@ -112,18 +100,6 @@ def test_pairs_of_seeds_are_said_once_and_all_metrics_have_means(tmp_path, capsy
     assert rows[1]["best_test_mrr_mean"] == 0.125
     print_runs([tmp_path])
     assert capsys.readouterr().out.splitlines()[-3].split()[:2] == ["task.pairs", "runs"]
-
-
-def test_points_are_compared_within_a_metric(capsys):
-    values = {"accuracy": (0.9, 0.8), "rmse": (3.0, 2.0)}
-    print_repeated([
-        Outcome(f"{metric}{i}", f"{metric}{i}", 0, 0, metric, 1, value, value)
-        for metric, pair in values.items() for i, value in enumerate(pair)
-    ])  # fmt: skip
-    out = capsys.readouterr().out
-    marked = [line.split(":")[0] for line in out.splitlines() if "(best validation)" in line]
-    assert marked == ["accuracy0", "rmse1"]
-    assert "accuracy or rmse of 4 runs" in out
 
 
 def test_a_run_that_did_not_finish_is_refused(tmp_path):
@@ -198,24 +174,16 @@ def test_escapes_of_a_record_do_not_reach_the_terminal(tmp_path, capsys):
     assert r"g\x1b[31m" in out
 
 
-def test_the_plot_of_curves(tmp_path, capsys):
+def test_the_plot_of_curves(tmp_path):
     pytest.importorskip("matplotlib")
     runs = [write_run(tmp_path / name, epoch={"val_accuracy": 0.5}) for name in ("one", "two_$x$")]
     print_runs([tmp_path], plot=tmp_path / "c.svg")
     text = (tmp_path / "c.svg").read_text()
     for words in ("epoch", "training loss", "validation accuracy", "one"):
         assert f"<!-- {words} -->" in text
-    print_runs([write_run(tmp_path / "three")], plot=tmp_path / "c.svg")
-    assert "validation accuracy" not in (tmp_path / "c.svg").read_text()
     for name, says in (
         ("c.txt", "not a name for a figure"),
         ("one/run.jsonl/c.png", "cannot write"),
     ):
         refuses(says, print_runs, [tmp_path / "nowhere"], plot=tmp_path / name)
     refuses("exclude each other", print_runs, runs, as_csv=True, as_json=True)
-
-
-def test_a_plot_without_matplotlib_is_refused_first(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    refuses(r"\.\[plots\]", print_runs, [tmp_path / "nowhere"], plot=tmp_path / "c.png")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from refusals import raising, refuses
-from small_arcs import SmallRun
+from small_arcs import SmallRun, check_oracle
 
 from gcnmpi.core.timing import Phases
 from gcnmpi.kernels.host.scipy_ import SciPyKernel
@@ -19,7 +19,6 @@ from gcnmpi.options.memory import Residences
 from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Candidate, Setting
-from partition.errors import UserError
 from partition.graph.store import open_graph, write_graph
 from partition.importing.synthetic import rmat
 
@@ -27,9 +26,7 @@ DROPPED = {"hidden": [8, 6], "dropout": 0.5}
 NETWORKS = {
     "gcn": DROPPED | {"norm": "batch", "residual": "linear", "jk": "cat", "activation": "gelu"},
     "gcn plain": {"hidden": [8, 8, 8], "dropout": 0.5},
-    "gcn shallow": {"hidden": [8], "dropout": 0.5},
     "gcn trained": {"hidden": [8, 8], "train_features": True},
-    "sage": DROPPED | {"norm": "batch"},
     "sage max": DROPPED | {"aggregation": "max", "norm": "layer", "activation": "prelu"},
     "gat": DROPPED | {"heads": 2, "attention_dropout": 0.5},
     "gatv2": DROPPED | {"heads": 2, "residual": "linear"},
@@ -38,19 +35,32 @@ NETWORKS = {
     "appnp": {"hops": 3},
     "sgc": {},
     "mlp": {"hidden": [8, 8], "norm": "batch"},
-    "gine": {"hidden": [8]},
+    # With rows of arcs.
+    "gine": {"hidden": [6, 6], "train_eps": True, "norm": "layer", "jk": "cat"},
+    "gatv2 arcs": {"hidden": [6, 6], "heads": 2, "concat": False, "arc_features": True},
+    "transformer": {"hidden": [6], "root_weight": False, "bias": False, "dropout": 0.2},
+    "transformer arcs": {
+        "hidden": [6, 6], "heads": 2, "beta": True, "arc_features": True, "attention_dropout": 0.3,
+        "norm": "layer", "residual": "identity",
+    },
+    "gatedgcn arcs": {"hidden": [6, 6], "arc_features": True, "linear_after": True},
+    "pna towers": {
+        "hidden": [6], "towers": 2, "arc_features": True, "pre_layers": 2, "post_layers": 2,
+        "scalers": "attenuation+linear+inverse_linear", "aggregators": "sum+std",
+        "residual": "linear",
+    },
     "mgn": {"hidden": [8], "layers": 3},
-    "transformer": {"hidden": [8], "heads": 2},
-    "pna": {"hidden": [8]},
-    "gatedgcn": {"hidden": [8]},
-}
+    "mgn mean": {"hidden": [6], "mlp_layers": 1, "reduction": "mean", "activation": "prelu"},
+    "sage several": {"hidden": [6], "aggregation": "mean+max", "normalize_output": True},
+    "sage std": {"hidden": [6], "aggregation": "std", "root_weight": False},
+}  # fmt: skip
 
 
-def run_of(case, every=0, again=(), written=(), first=0, folder=None, blocks=False):
+def run_of(case, every=0, again=(), written=(), first=0, folder=None, **options):
     left = Residences(every, frozenset(again), frozenset(written), first)
     disk = Scratch(folder, SciPyKernel(np.float64), Phases()) if written else None
     settings = {"name": case.split()[0]} | NETWORKS[case]
-    return SmallRun(settings, residences=left, disk=disk, blocks=blocks)
+    return SmallRun(settings, residences=left, disk=disk, **options)
 
 
 def numbers_of(run):
@@ -63,13 +73,14 @@ def numbers_of(run):
 @pytest.mark.parametrize("case", NETWORKS)
 def test_whatever_leaves_memory_no_bit_changes(case, blocks, tmp_path, monkeypatch):
     monkeypatch.setattr("gcnmpi.nn.slices.ROWS_AT_ONCE", 5)
+    monkeypatch.setattr("gcnmpi.nn.slices.ARCS_AT_ONCE", 7)  # in several slices
     kept = run_of(case, blocks=blocks)
     expected, possible = numbers_of(kept), choices(kept.program, repeats=True)
     assert possible.again <= possible.written
     assert possible.written or case == "sgc"
     random = np.random.default_rng(5)
-    sets = [(0, possible.again, ()), (0, (), possible.written), (9, (), possible.written)]
-    for every in (0, 9, 0):
+    sets = [(0, possible.again, ()), (0, (), possible.written), (9, (), possible.written), (1,)]
+    for every in (0, 9):
         written = {value for value in possible.written if random.random() < 0.4}
         again = {value for value in possible.again - written if random.random() < 0.6}
         sets.append((every, again, written))
@@ -80,11 +91,14 @@ def test_whatever_leaves_memory_no_bit_changes(case, blocks, tmp_path, monkeypat
     assert not [*tmp_path.iterdir()]  # a file without a name
 
 
+@pytest.mark.parametrize("kernel", ["scipy", "native"])
 @pytest.mark.parametrize("case", NETWORKS)
-def test_blocks_give_the_gradient_of_all_rows_at_once(case, monkeypatch):
-    whole = run_of(case).gradient()
-    monkeypatch.setattr("gcnmpi.nn.slices.ROWS_AT_ONCE", 5)  # three blocks
-    np.testing.assert_allclose(run_of(case, blocks=True).gradient(), whole, rtol=1e-11, atol=1e-12)
+def test_the_oracle_gives_the_same(case, kernel, monkeypatch):
+    """Of all rows at once, and block by block and slice by slice."""
+    check_oracle(run_of(case, kernel=kernel))
+    for name in ("ROWS_AT_ONCE", "ARCS_AT_ONCE"):
+        monkeypatch.setattr(f"gcnmpi.nn.slices.{name}", 5)
+    check_oracle(run_of(case, kernel=kernel, blocks=True))
 
 
 @pytest.fixture(scope="module")
@@ -95,15 +109,12 @@ def path(tmp_path_factory):
     return folder
 
 
-def setting(path, memory, scratch="", **model):
+def planned(path, memory, scratch="", **model):
+    """The setting that was chosen for so much memory, and its cost."""
     settings = {"hidden": [64] * 4, "dropout": 0.5, **model}
     table = {"model": settings, "train": {"memory": memory, "scratch": scratch}}
     machine = replace(Machine(), process_bytes=0)
-    return Setting(open_graph(path), from_table(table), machine, 1, locality=False)
-
-
-def planned(path, memory, scratch="", **model):
-    given = setting(path, memory, scratch, **model)
+    given = Setting(open_graph(path), from_table(table), machine, 1, locality=False)
     case = given.case(Candidate(given.config.scheme, {}, 0, None), 1)
     return case.work.config.train.memory, predict(case)
 
@@ -124,30 +135,24 @@ def test_rows_stay_as_memory_has_room_for_them(path, monkeypatch):
         before = cost
 
 
-@pytest.mark.parametrize("name", ["gcn", "sage", "gat"])
-def test_the_least_is_what_it_says_and_less_memory_takes_more_time(path, name):
-    norm = {"norm": "batch"} if name == "sage" else {}
-    _, whole = planned(path, "all", name=name, **norm)
+def test_the_least_is_what_it_says_and_less_memory_takes_more_time(path):
+    _, whole = planned(path, "all", norm="batch")
     for scratch in ("", "/tmp"):
         before = whole.seconds
         for share in (0.95, 0.9):
-            left, cost = planned(path, f"{share * whole.memory:.0f}B", scratch, name=name, **norm)
+            left, cost = planned(path, f"{share * whole.memory:.0f}B", scratch, norm="batch")
             assert Residences.told(left).again
             assert cost.memory <= share * whole.memory
             assert cost.seconds >= before
             before = cost.seconds
-        with pytest.raises(UserError, match=r"a rank needs [0-9]+MB at least") as error:
-            planned(path, "1MB", scratch, name=name, **norm)
-        assert ("train.scratch=FOLDER" in str(error.value)) == (not scratch)
-        least = error.value.hint.split("train.memory=")[1].split(",")[0]
-        left, cost = planned(path, least, scratch, name=name, **norm)
+        error = refuses(
+            r"a rank needs [0-9]+MB at least", planned, path, "1MB", scratch, norm="batch"
+        )
+        assert ("train.scratch=FOLDER" in str(error)) == (not scratch)
+        least = error.hint.split("train.memory=")[1].split(",")[0]
+        left, cost = planned(path, least, scratch, norm="batch")
         assert cost.memory <= int(least[:-2]) * 1e6
-        assert bool(Residences.told(left).written) == bool(scratch)
-        assert ("scratch" in cost.phases) == bool(scratch)
-
-
-def test_numbers_of_values_that_are_none_are_refused():
-    refuses("no value 99", run_of, "gcn plain", again=[99])
+        assert bool(Residences.told(left).written) == ("scratch" in cost.phases) == bool(scratch)
 
 
 def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
@@ -160,5 +165,5 @@ def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
     refuses(r"has no .* GB for this rank: No space left", disk.reserve)
     monkeypatch.setattr(os, "pwrite", full)
     refuses("No space left on device", run.loss)
-    with pytest.raises(UserError, match="cannot write to /nowhere"):
-        Scratch(Path("/nowhere"), SciPyKernel(np.float64), Phases())
+    refuses("cannot write to /nowhere", run_of, "sgc", written=[0], folder=Path("/nowhere"))
+    refuses("no value 99", run_of, "gcn plain", again=[99])

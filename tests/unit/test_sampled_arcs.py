@@ -76,29 +76,15 @@ def test_compiled_and_in_numpy_are_the_same_arcs(monkeypatch, name, own):
             np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("own", ["", "many=2; none=0", "few=-1;many=1"])
-def test_at_the_most_the_fan_out_of_each_relation_is_drawn(own):
-    entries, row, relation, _ = arcs_of()
-    drawing = sampler("neighbor", "4", own)
-    limits = drawing.fanouts_of(0, np.arange(COUNT))
-    every = sp.coo_array((np.ones(len(row)), (row, relation)), shape=(OWN, COUNT)).toarray()
-    most = np.where(limits < 0, every, np.minimum(every, limits))
-    for epoch in range(20):
-        _, arcs = entries.kept(drawing, (epoch, 0, 0), np.arange(OWN))
-        assert len(np.unique(arcs.some)) == len(arcs.some)
-        ends = row[arcs.some], relation[arcs.some]
-        drawn = sp.coo_array((np.ones(len(ends[0])), ends), shape=(OWN, COUNT)).toarray()
-        np.testing.assert_array_equal(drawn, most)
+DRAWN = {
+    "neighbor": ("neighbor", "3"), "labor": ("labor", "3", "few=1"), "vertex": ("vertex", ""),
+    "everything": ("labor", "-1"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["neighbor", "labor", "vertex", "everything"])
+@pytest.mark.parametrize("name", DRAWN)
 def test_the_mean_of_sampled_means_is_that_of_each_relation(name):
-    entries, row, relation, column = arcs_of()
-    drawing = sampler("vertex" if name == "vertex" else "neighbor", "" if name == "vertex" else "3")
-    if name == "labor":
-        drawing = sampler("labor", "3", "few=1")
-    if name == "everything":
-        drawing = sampler("labor", "-1")
+    (entries, row, relation, column), drawing = arcs_of(), sampler(*DRAWN[name])
     x = np.random.default_rng(2).standard_normal(N)
     shape = OWN, COUNT
 
@@ -109,7 +95,7 @@ def test_the_mean_of_sampled_means_is_that_of_each_relation(name):
     sizes = sp.coo_array((np.ones(len(row)), (row, relation)), shape=shape).toarray()
     whole = means(1 / sizes[row, relation], np.arange(len(row)))
     sums, squares, counts = np.zeros((3, *shape))
-    for epoch in range(1 if name == "everything" else 600):
+    for epoch in range(1 if name == "everything" else 300):
         inside = np.arange(OWN)
         if not drawing.layered:
             inside = np.flatnonzero(drawing.contains(epoch, 0, entries.ids[:OWN]))

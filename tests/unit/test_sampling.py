@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refuses
 from small_graphs import random_graph
 
-from gcnmpi.schemes.sampled_tiles import HeldTile, TileCutter
 from partition.graph.aggregation import aggregation_matrix
 from partition.graph.batch_metrics import rows_within
 from partition.graph.hashing import AT_ONCE, key, mixed, permuted
@@ -44,33 +42,6 @@ def test_every_vertex_is_in_one_batch_of_an_epoch(n, size):
     # Membership is decided vertex by vertex.
     whole, some = sampler.batch_of(2, np.arange(n)), np.random.default_rng(0).permutation(n)[:77]
     assert np.array_equal(make_sampler("vertex", n, size, seed=3).batch_of(2, some), whole[some])
-
-
-@pytest.mark.parametrize(("n", "size"), [(7, 3), (50, 5)])
-def test_vertices_and_pairs_are_drawn_uniformly(n, size):
-    sampler = make_sampler("vertex", n, size, seed=1)
-    together, draws = np.zeros((n, n)), 2000
-    for epoch in range(draws):
-        batch = sampler.members(epoch, 0)
-        together[np.ix_(batch, batch)] += 1
-    together /= draws
-    one, two = size / n, size * (size - 1) / (n * (n - 1))
-    assert np.abs(np.diag(together) - one).max() < 5 * np.sqrt(one * (1 - one) / draws)
-    pairs = together[~np.eye(n, dtype=bool)]
-    assert np.abs(pairs - two).max() < 5 * np.sqrt(two * (1 - two) / draws)
-
-
-@pytest.mark.parametrize("direction", DIRECTIONS)
-def test_a_vertex_batch_is_the_induced_pattern(direction):
-    graph = random_graph(60, 400)
-    sampler = make_sampler("vertex", 60, 20, seed=5)
-    (pattern,) = sampler.patterns(sides(graph, direction, sampler.side), 3, 1)
-    chosen = sampler.members(3, 1)
-    assert np.array_equal(pattern.columns, chosen)
-    dense = aggregation_matrix(graph, direction, self_loops=False, normalize="none").toarray() != 0
-    for j, (start, end) in enumerate(zip(pattern.indptr, pattern.indptr[1:], strict=False)):
-        expected = np.intersect1d(np.flatnonzero(dense[:, chosen[j]]), chosen)
-        assert np.array_equal(np.sort(pattern.rows[start:end]), expected)
 
 
 def floyd(row, size, count, base):
@@ -185,53 +156,3 @@ def test_sizes_fanouts_and_mistakes_in_them():
     assert rows_within(1, 16, 18, 9, 4) == 2**20 // 16  # two entries a row
     for arguments, message in MISTAKES:
         refuses(message, make_sampler, *arguments)
-
-
-N, SIZE = 28, 7
-CLUSTERS = np.random.default_rng(5).integers(0, 12, N)
-SAMPLERS = {
-    "vertex": make_sampler("vertex", N, SIZE, 0),
-    "cluster": make_sampler("cluster", N, 4, 0, clusters=CLUSTERS),
-}
-
-
-@pytest.fixture(scope="module")
-def matrix():
-    """A directed M with a full diagonal, and other values everywhere."""
-    pattern = sp.csr_array(aggregation_matrix(random_graph(N, 150), "in"))
-    pattern.data = np.random.default_rng(1).uniform(0.2, 1.5, pattern.nnz)
-    assert (pattern != pattern.T).nnz
-    return pattern
-
-
-def tiles(matrix, order, cuts):
-    """Tiles of a matrix in an order of its vertices, and their sides."""
-    blocks = np.split(order, cuts)
-    sides = {(name, i): ids for name in ("rows", "columns") for i, ids in enumerate(blocks)}
-    return sides, [
-        HeldTile(sp.csr_array(matrix[rows][:, columns]), ("rows", i), ("columns", j))
-        for i, rows in enumerate(blocks)
-        for j, columns in enumerate(blocks)
-    ]
-
-
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_tiles_of_a_batch_are_the_tiles_of_the_induced_subgraph(matrix, name):
-    sampler, order = SAMPLERS[name], np.random.default_rng(2).permutation(N)
-    sides, held = tiles(matrix, order, [4, 4, 17])  # one block is empty
-    cutter = TileCutter(sides, sampler)
-    for epoch, batch in ((1, 0), (1, sampler.batches - 1), (2, 1)):
-        part = cutter.cut(held, epoch, batch)
-        inside = sampler.contains(epoch, batch, np.arange(N))
-        row, column = matrix.nonzero()
-        kept, factor = sampler.entries(epoch, batch, 0, row, column)
-        values = np.zeros(matrix.nnz)
-        values[kept] = matrix.data[kept] * factor
-        expected = sp.csr_array((values, matrix.indices, matrix.indptr), matrix.shape).toarray()
-        total = 0
-        for tile, cut in zip(held, part.tiles, strict=True):
-            rows, columns = (sides[side][part.chosen[side]] for side in (tile.rows, tile.columns))
-            assert sorted(rows) == sorted(sides[tile.rows][inside[sides[tile.rows]]])
-            np.testing.assert_array_equal(cut.toarray(), expected[np.ix_(rows, columns)])
-            total += cut.nnz
-        assert total == np.count_nonzero(expected[inside])

@@ -11,7 +11,6 @@ from refusals import refuses
 
 from gcnmpi.cluster.doctor import Link, Seat, judge
 from gcnmpi.cluster.submit import JOB, PARTITION_SCRIPT, SCRIPT
-from gcnmpi.report.machines import print_findings
 from gcnmpi.report.status import ask_to_stop, print_status, status
 from gcnmpi.run.claims import STOP
 from partition.locks import Holder, folder_lock
@@ -76,14 +75,9 @@ NOBODY = "true"  # squeue knows no job
         (["start", "stop"], {"squeue": QUEUED}, "stopped", "stopped, job 7 PENDING"),
         (["start", "stop"], {"squeue": RUNNING}, "loading", ""),
         (["start", "end"], {"squeue": NOBODY}, "finished", "finished, job 7"),
-        (["start", "end"], {"squeue": NOBODY, "sacct": "echo 'COMPLETED|0:0'"}, "finished", ""),
         # It ended, and Slurm says how.
         ([], {"squeue": NOBODY, "sacct": "echo 'FAILED|127:0'"}, "failed",
          "before it wrote a record; sbatch FOLDER/job.sbatch starts over"),
-        ([], {"squeue": NOBODY, "sacct": "echo 'TIMEOUT|0:0'"}, "failed",
-         "job 7: TIMEOUT before it wrote a record"),
-        (["start", "one"], {"squeue": NOBODY, "sacct": "echo 'NODE_FAIL|0:0'"}, "failed",
-         "job 7: NODE_FAIL; sbatch FOLDER/job.sbatch starts over"),
         (["start", "one"], {"squeue": NOBODY, "sacct": "echo 'CANCELLED by 1000|0:15'"}, "failed",
          "job 7: CANCELLED (by 1000)"),
         (["start", "one"], {"squeue": NOBODY, "scontrol":
@@ -114,34 +108,17 @@ def test_of_a_job(folder, capsys, records, answers, state, says):
 
 
 @pytest.mark.parametrize(
-    ("queue", "past", "says"),
-    [
-        ("echo '7|PENDING|DependencyNeverSatisfied|FOLDER/job.sbatch'", "echo 'FAILED|1:0'",
-         "job 6, which was to make the partition: FAILED (exit code 1)"),
-        ("true", "case $* in *=6*) echo 'TIMEOUT|0:0';; *) echo 'CANCELLED|0:0';; esac",
-         "job 6, which was to make the partition: TIMEOUT"),
-        ("true", "case $* in *=6*) echo 'CANCELLED by 5|0:0';; *) echo 'CANCELLED|0:0';; esac",
-         "job 6, which was to make the partition: CANCELLED (by 5)"),
-    ],
-)  # fmt: skip
-def test_of_a_partition_that_could_not_be_made(folder, capsys, queue, past, says):
-    run = folder([], jobs=(6, 7), squeue=queue, sacct=past)
-    (run / PARTITION_SCRIPT).touch()
-    (run / "slurm-6.out").touch()
-    found = status(run)
+    ("past", "says"), [("TIMEOUT|0:0", "TIMEOUT"), ("CANCELLED by 5|0:0", "CANCELLED (by 5)")]
+)
+def test_of_a_partition_that_could_not_be_made(folder, capsys, past, says):
+    sacct = f"case $* in *=6*) echo '{past}';; *) echo 'CANCELLED|0:0';; esac"
+    run = folder([], jobs=(6, 7), squeue="true", sacct=sacct)
+    for name in (PARTITION_SCRIPT, "slurm-6.out"):
+        (run / name).touch()
+    found, text = status(run), said(run, capsys)
     assert (found["state"], found["log"]) == ("failed", str(run / "slurm-6.out"))
-    text = said(run, capsys)
-    assert says in text
+    assert f"job 6, which was to make the partition: {says}" in text
     assert f"see {run / 'slurm-6.out'}" in text
-
-
-def test_the_newest_job_of_a_folder_is_followed(folder, capsys):
-    past = "case $* in *=9*) echo 'FAILED|127:0';; *) echo 'NODE_FAIL|0:0';; esac"
-    run = folder(["start", "one"], jobs=(None, 7), squeue="true", sacct=past)
-    for number in (7, 9):
-        (run / f"slurm-{number}.out").touch()
-    assert "job 9: FAILED (exit code 127) before it wrote a record" in said(run, capsys)
-    assert status(run)["log"] == str(run / "slurm-9.out")
 
 
 def test_without_slurm(folder, tmp_path, capsys, monkeypatch):
@@ -176,41 +153,29 @@ def test_only_a_run_that_runs_can_be_asked_to_stop(folder, tmp_path, monkeypatch
     assert (run / STOP).exists()
     with folder_lock(run, "gcnmpi propagate"):
         refuses("cannot be asked to stop", ask_to_stop, run)
-    refuses("not the folder of a run", ask_to_stop, tmp_path)
-
-
-def test_what_is_no_run(tmp_path):
-    refuses("not the folder of a run", status, tmp_path)
-    (tmp_path / "run.jsonl").write_text(json.dumps(START))
+    for call in (ask_to_stop, status):
+        refuses("not the folder of a run", call, tmp_path)
     for damage in ("{", "[]", '{"job": "x", "partition_job": null}'):
-        (tmp_path / JOB).write_text(damage)
-        refuses(r"job\.json is damaged", status, Path(tmp_path))
+        (run / JOB).write_text(damage)
+        refuses(r"job\.json is damaged", status, run)
 
 
-@pytest.mark.parametrize(
-    ("records", "age", "state"),
-    [
-        (["start", "one", "three"], 50, "running"),  # epochs of 4 s
-        (["start", "one", "three"], 70, "interrupted"),
-        (["start", "long"], 250, "running"),  # one of 100 s
-        (["start", "long"], 310, "interrupted"),
-        (["start", "long", "longer"], 500, "running"),  # 200 s each, with evaluations
-        (["start", "long", "longer"], 610, "interrupted"),
-        (["start"], 500, "running"),  # how long they will be is not known
-        (["start"], 610, "interrupted"),
-    ],
-)
-def test_a_run_on_another_host_whose_lock_is_not_seen_may_have_long_epochs(
-    folder, monkeypatch, records, age, state
-):
+def test_a_run_on_another_host_whose_lock_is_not_seen_may_have_long_epochs(folder, monkeypatch):
     one, three = RECORDS["one"], RECORDS["three"]
     monkeypatch.setitem(RECORDS, "long", one | {"seconds": 100.0})
     monkeypatch.setitem(RECORDS, "longer", three | {"seconds": 100.0, "time": NOW + 400})
-    run = folder(records, age=age)
-    (run / ".lock").mkdir()
-    record = json.dumps(asdict(Holder("gcnmpi train", True, host="elsewhere")))
-    (run / ".lock" / "elsewhere").write_text(record)
-    assert status(run)["state"] == state
+    for records, running, interrupted in (
+        (["start", "one", "three"], 50, 70),  # epochs of 4 s
+        (["start", "long"], 250, 310),  # one of 100 s
+        (["start", "long", "longer"], 500, 610),  # 200 s each, with evaluations
+        (["start"], 500, 610),  # how long they will be is not known
+    ):
+        for age, state in ((running, "running"), (interrupted, "interrupted")):
+            run = folder(records, age=age)
+            (run / ".lock").mkdir(exist_ok=True)
+            holder = json.dumps(asdict(Holder("gcnmpi train", True, host="elsewhere")))
+            (run / ".lock" / "elsewhere").write_text(holder)
+            assert status(run)["state"] == state
 
 
 # The advice of the doctor on each of its findings.
@@ -234,51 +199,32 @@ def test_nothing_is_said_of_a_good_place():
     assert told(links=[link(("a", "b")), link(("a", "a"))], need=4 << 30) == []
 
 
-def test_what_is_wrong_with_one_rank():
-    for change, problem, says in (
-        ({"mpi": "MPICH 4"}, True, "different MPI libraries: Open MPI 5 on b, MPICH 4 on b"),
-        ({"gcnmpi": "2.0"}, True, "different versions of gcnmpi"),
-        ({"sees_folder": False}, True, "b do not see what is written in /runs"),
-        ({"free_memory": 1 << 30}, True, "2 ranks on b need up to 4 GiB, 1 GiB are free"),
-        ({"kernel": "the native kernel was not built"}, False, "was not built on b"),
-        ({"gpus": ("H200",), "cuda_aware": False}, False, "cannot send from their memory"),
+def test_the_advice_on_each_finding():
+    one = [[*GOOD[:3], replace(GOOD[3], **change)] for change in (
+        {"mpi": "MPICH 4"}, {"gcnmpi": "2.0"}, {"sees_folder": False}, {"free_memory": 1 << 30},
+        {"kernel": "the native kernel was not built"}, {"gpus": ("H200",), "cuda_aware": False},
+    )]  # fmt: skip
+    crowded = [replace(SEAT, rank=rank, cores=(0, 1), host_cores=4) for rank in range(3)]
+    bound = [replace(SEAT, rank=rank, cores=(rank,), host_cores=16) for rank in range(2)]
+    shared = [replace(seat, gpus=("H200",), cuda_aware=True) for seat in GOOD[:2]]
+    slow = [link(("a", "b"), seconds=3e-4)]
+    links = [link(("a", "b")), link(("b", "c")), link(("c", "d"), rate=1e9)]
+    for seats, among, problem, says, advises in (
+        (one[0], (), True, "different MPI libraries: Open MPI 5 on b, MPICH 4 on b", ""),
+        (one[1], (), True, "different versions of gcnmpi", ""),
+        (one[2], (), True, "b do not see what is written in /runs", ""),
+        (one[3], (), True, "2 ranks on b need up to 4 GiB, 1 GiB are free", ""),
+        (one[4], (), False, "was not built on b", ""),
+        (one[5], (), False, "cannot send from their memory", ""),
+        (crowded, (), True, "3 ranks share 2 cores on a", "--bind-to none"),
+        ([replace(seat, host_cores=2) for seat in crowded], (), True, "", "start fewer ranks"),
+        (bound, (), False, "bound to one core of a, and 14 are idle", ""),
+        (shared, (), False, "2 ranks share 1 GPUs on a", ""),
+        (GOOD, slow, False, "300 µs from host to host", ""),
+        (GOOD, links, False, "c to d: 1000 MB/s, others 10000", ""),
     ):
-        ((found, text, advice),) = told([*GOOD[:3], replace(GOOD[3], **change)], need=2 << 30)
+        ((found, text, advice),) = told(seats, among, need=2 << 30)
         assert found == problem
         assert says in text
+        assert advises in advice
         assert advice
-
-
-def test_ranks_and_cores_of_a_host():
-    crowded = [replace(SEAT, rank=rank, cores=(0, 1), host_cores=4) for rank in range(3)]
-    ((problem, text, advice),) = told(crowded)
-    assert problem
-    assert "3 ranks share 2 cores on a" in text
-    assert "--bind-to none" in advice
-    unbound = [replace(seat, host_cores=2) for seat in crowded]
-    assert [advice for *_, advice in told(unbound)] == ["start fewer ranks per host"]
-    bound = [replace(SEAT, rank=rank, cores=(rank,), host_cores=16) for rank in range(2)]
-    ((problem, text, _),) = told(bound)
-    assert not problem
-    assert "bound to one core of a, and 14 are idle" in text
-    gpus = [replace(seat, gpus=("H200",), cuda_aware=True) for seat in GOOD]
-    assert [text for _, text, _ in told(gpus)] == [f"2 ranks share 1 GPUs on {h}" for h in "ab"]
-
-
-def test_slow_networks_and_links():
-    ((problem, text, _),) = told(links=[link(("a", "b"), seconds=3e-4)])
-    assert not problem
-    assert "300 µs from host to host" in text
-    links = [link(("a", "b")), link(("b", "c")), link(("c", "d"), rate=1e9)]
-    ((_, text, _),) = told(links=links)
-    assert text == "c to d: 1000 MB/s, others 10000"
-
-
-def test_it_is_printed(capsys):
-    links = [link(("a", "b"))]
-    print_findings(GOOD, links, judge(GOOD[:1], [], Path(), need=99 << 30))
-    out = capsys.readouterr().out
-    assert "0-1" in out
-    assert "2.0 µs" in out
-    assert "PROBLEM: 1 ranks on a need up to 99 GiB" in out
-    assert out.endswith("1 problem\n")

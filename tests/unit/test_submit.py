@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,7 +15,6 @@ from gcnmpi.cli.main import cli
 from gcnmpi.cluster.submit import PARTITION_SCRIPT, SCRIPT, Request, check, scripts, submit
 from gcnmpi.options.outputs import RUN_VARIABLE, job_folder
 from gcnmpi.run.claims import STOP
-from partition.errors import UserError
 from partition.graph.store import read_partition, write_graph, write_partition
 from partition.importing.synthetic import sbm
 from partition.locks import folder_lock
@@ -67,7 +65,7 @@ def program_of(lines, folder):
 def test_directives_and_words(request_for, graph, tmp_path):
     (tmp_path / "set up.sh").write_text("module load x\n")
     text = prepare(replace(request_for, setup=tmp_path / "set up.sh"))[SCRIPT]
-    lines = text.splitlines()
+    lines, here = text.splitlines(), str(Path(sys.executable).parent)
     for line in ("nodes=2", "ntasks=4", "time=01:00:00", "signal=B:USR1@90", "requeue"):
         assert f"#SBATCH --{line}" in lines
     assert f". '{tmp_path}/set up.sh'" in lines
@@ -76,27 +74,26 @@ def test_directives_and_words(request_for, graph, tmp_path):
     assert not (tmp_path / "evil").exists()
     # The mpirun of this environment is found where the environment is not active.
     (path,) = [line for line in lines if line.startswith('case ":$PATH')]
-    for before in ("/usr/bin:/bin", "/usr/bin:/bin:" + str(Path(sys.executable).parent)):
+    for before in ("/usr/bin:/bin", f"/usr/bin:/bin:{here}"):
         words = ["/bin/bash", "-c", f"{path}; echo $PATH"]
         done = subprocess.run(words, text=True, env={"PATH": before}, capture_output=True)
-        parts = done.stdout.strip().split(":")
-        assert parts.count(str(Path(sys.executable).parent)) == 1
+        assert done.stdout.strip().split(":").count(here) == 1
     assert done.stdout.strip() == before
-    text = text.replace("${rank_prefix[@]}", "")
-    assert "@" not in text.replace("${launch[@]}", "").replace("${program[@]}", "").replace(
-        "USR1@90", ""
-    )
-
-
-def test_launchers(request_for):
-    assert "launch=(mpirun" in prepare(request_for)[SCRIPT]
-    assert "--mpi=pmix" in prepare(replace(request_for, launcher="srun"))[SCRIPT]
-    assert "#SBATCH --ntasks=8" in prepare(replace(request_for, settings=GROUPED))[SCRIPT]
-    for time in ("2", "1:31", "0:01:31", "1-0", "0-1", "0-0:2", "0-00:01:31"):
-        assert f"#SBATCH --time={time}" in prepare(replace(request_for, time=time))[SCRIPT]
-    text = prepare(replace(request_for, launcher="srun", gpus=2))[SCRIPT]
-    assert "#SBATCH --gpus-per-node=2" in text
-    assert '--gpus-per-node="$SLURM_GPUS_PER_NODE" --gpu-bind=none' in text
+    for known in ("${rank_prefix[@]}", "${launch[@]}", "${program[@]}", "USR1@90"):
+        text = text.replace(known, "")
+    assert "@" not in text  # every name is filled in
+    for change, lines in (
+        ({}, ["launch=(mpirun"]),
+        ({"launcher": "srun"}, ["--mpi=pmix"]),
+        ({"settings": GROUPED}, ["#SBATCH --ntasks=8"]),
+        ({"launcher": "srun", "gpus": 2}, [
+            "#SBATCH --gpus-per-node=2",
+            '--gpus-per-node="$SLURM_GPUS_PER_NODE" --gpu-bind=none']),
+        *(({"time": time}, [f"#SBATCH --time={time}"])
+          for time in ("2", "1:31", "0:01:31", "1-0", "0-1", "0-0:2", "0-00:01:31")),
+    ):  # fmt: skip
+        text = prepare(replace(request_for, **change))[SCRIPT]
+        assert all(line in text for line in lines)
 
 
 def test_what_does_not_fit_is_said_before_it_is_queued(request_for):
@@ -161,6 +158,10 @@ def test_what_follows_a_script_is_its_own(training, graph, tmp_path, monkeypatch
 
 
 def test_mistakes_of_a_script_are_said_before_it_is_queued(training, graph, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("data.npz").write_bytes(b"PK\x00\xff")
+    Path("torched.py").write_text("def main():\n    import gcnmpi.torch as t\n")
+    monkeypatch.setattr("gcnmpi.cluster.submit.find_spec", lambda name: None)
     for words, says in (
         (["nowhere.py"], "cannot read nowhere.py: No such file"),
         (["data.npz"], "data.npz is not a program in Python"),
@@ -171,10 +172,6 @@ def test_mistakes_of_a_script_are_said_before_it_is_queued(training, graph, tmp_
         (["G", "hp-4"], "'hp-4' is one argument too many"),
         (["--ranks", "2", "torched.py"], "torched.py needs PyTorch, which is not installed"),
     ):
-        monkeypatch.chdir(tmp_path)
-        Path("data.npz").write_bytes(b"PK\x00\xff")
-        Path("torched.py").write_text("def main():\n    import gcnmpi.torch as t\n")
-        monkeypatch.setattr("gcnmpi.cluster.submit.find_spec", lambda name: None)
         words = [str(graph) if word == "G" else word for word in words]
         assert says in of_line("--time", 5, "--out", "run", *words)
 
@@ -190,109 +187,55 @@ def test_a_script_finds_the_folder_of_its_job(monkeypatch, tmp_path):
 
 
 def test_a_partition_that_is_missing_is_a_job_before(request_for, tmp_path, slurm):
-    options = ("--account=x", "--job-name=mine")
-    request = replace(request_for, partition="hp-4", options=options)
-    made = prepare(request)
-    assert list(made) == [PARTITION_SCRIPT, SCRIPT]
-    assert "-P -m partition add" in made[PARTITION_SCRIPT]
-    assert "--model hp -k 4 --name hp-4 --if-missing" in made[PARTITION_SCRIPT]
-    numbered = prepare(replace(request, partition="hp-4-s1-e0.03"))[PARTITION_SCRIPT]
-    assert "--model hp -k 4 --seed 1 --imbalance 0.03 --name hp-4-s1-e0.03" in numbered
-    one = prepare(replace(request, partition="auto-4-mixed"))[PARTITION_SCRIPT]
-    assert "--model auto -k 4 --exchange mixed --name auto-4-mixed --if-missing" in one
-    write_partition(
-        request.graph, replace(read_partition(request.graph, "rp-4"), name="auto-4-rows")
-    )
+    request = replace(request_for, options=("--account=x", "--job-name=mine"))
+    for name, words in (
+        ("hp-4", "--model hp -k 4 --name hp-4 --if-missing"),
+        ("hp-4-s1-e0.03", "--model hp -k 4 --seed 1 --imbalance 0.03 --name hp-4-s1-e0.03"),
+        ("auto-4-mixed", "--model auto -k 4 --exchange mixed --name auto-4-mixed --if-missing"),
+    ):
+        script = prepare(replace(request, partition=name))[PARTITION_SCRIPT]
+        assert "-P -m partition add" in script
+        assert words in script
+    stored = replace(read_partition(request.graph, "rp-4"), name="auto-4-rows")
+    write_partition(request.graph, stored)
     assert PARTITION_SCRIPT not in prepare(replace(request, partition="auto-4"))
-    count = tmp_path / "count"
-    log = tmp_path / "log"
+    count, log = tmp_path / "count", tmp_path / "log"
     # A site's own sbatch, with something to say around the answer.
     answer = f"echo budget: 70 hours; wc -l < {count}; echo have a nice day"
     slurm(sbatch=f'echo "$@" >> {log}; echo x >> {count}; {answer}')
-    facts = submit(request, made)
+    request = replace(request, partition="hp-4")
+    facts = submit(request, prepare(request))
     assert facts == {"run": str(request_for.run), "job": 2, "partition_job": 1}
     first, second = log.read_text().splitlines()
     assert first == f"--parsable --account=x {request_for.run / PARTITION_SCRIPT}"
     assert "--job-name=mine --dependency=afterok:1 --kill-on-invalid-dep=yes" in second
-
-
-def test_jobs_for_one_partition_wait_for_each_other(request_for, tmp_path):
-    """And those for other graphs or partitions do not: Slurm goes by their names."""
-
-    def directives(**change):
-        lines = prepare(replace(request_for, **change))[PARTITION_SCRIPT].splitlines()
-        assert "#SBATCH --dependency=singleton" in lines
-        return [line for line in lines if "--job-name=" in line]
-
-    other = tmp_path / "other.graph"
-    shutil.copytree(request_for.graph, other)
-    names = [
-        directives(partition="gp-4", run=tmp_path / "a"),
-        directives(partition="gp-4", run=tmp_path / "b"),
-        directives(partition="gp-5"),
-        directives(partition="gp-4", graph=other),
-    ]
-    assert names[0] == names[1]
-    assert len(set(map(tuple, names))) == 3
-
-
-def test_the_number_of_a_job_is_found_in_what_sbatch_prints(request_for, slurm):
-    for answer in ("12", "12;cluster", "3 jobs left\\n12", "Submitted batch job 12 on cluster b"):
-        slurm(sbatch=f"printf '{answer}\\n'", squeue="")
-        assert submit(request_for, prepare(request_for))["job"] == 12
-    slurm(sbatch="echo queued, good luck", squeue="")
-    refuses("'queued, good luck'", submit, request_for, prepare(request_for))
-
-
-def test_a_job_for_a_partition_is_cancelled_if_the_run_is_refused(request_for, tmp_path, slurm):
+    # It is cancelled if the run is refused.
     limited = 'case "$*" in *afterok*) echo "error: QOS limit" >&2; exit 1;; esac; echo 7'
-    slurm(sbatch=limited, scancel=f'echo "$@" > {tmp_path}/cancelled')
-    request = replace(request_for, partition="hp-4")
+    slurm(sbatch=limited, scancel=f'echo "$@" > {tmp_path}/cancelled', squeue="")
     refuses("QOS limit", submit, request, prepare(request))
     assert (tmp_path / "cancelled").read_text() == "7\n"
 
 
-def test_a_folder_with_a_job_is_refused(request_for, slurm):
-    slurm(sbatch="echo 7", squeue=f'echo "7|PENDING|Resources|{request_for.run / SCRIPT}"')
-    made = prepare(request_for)
+def test_the_number_of_a_job_and_a_folder_that_has_one(request_for, slurm, monkeypatch):
+    made, queued = prepare(request_for), request_for.run / SCRIPT
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", str(request_for.graph))
+        refuses("there is no sbatch here", submit, request_for, made)
+    for answer in ("12", "12;cluster", "3 jobs left\\n12", "Submitted batch job 12 on cluster b"):
+        slurm(sbatch=f"printf '{answer}\\n'", squeue="")
+        assert submit(request_for, made)["job"] == 12
+    for squeue, sbatch, says in (
+        ("", "echo queued, good luck", "'queued, good luck'"),
+        (f'echo "12|PENDING|Resources|{queued}"', "", r"has a job already: 12 PENDING \(Res"),
+        (f'echo "12|RUNNING|None|{queued}"', "", "has a job already: 12 RUNNING"),
+        ("echo slurm_load_jobs error >&2; exit 1", "", "slurm_load_jobs"),
+    ):
+        slurm(squeue=squeue, sbatch=sbatch)
+        refuses(says, submit, request_for, made)
+    slurm(squeue='echo "7|RUNNING|None|/another/run/job.sbatch"', sbatch="echo 7")
     submit(request_for, made)
-    refuses(r"has a job already: 7 PENDING \(Resources\)", submit, request_for, made)
-    slurm(squeue=f'echo "7|RUNNING|None|{request_for.run / SCRIPT}"')
-    refuses("has a job already: 7 RUNNING", submit, request_for, made)
-    slurm(squeue='echo "7|RUNNING|None|/another/run/job.sbatch"')
-    submit(request_for, made)
-    slurm(squeue="echo slurm_load_jobs error >&2; exit 1")
-    refuses("slurm_load_jobs", submit, request_for, made)
-
-
-def test_a_folder_that_a_run_by_hand_works_in_is_refused(request_for, slurm):
-    slurm(sbatch="echo 7")
-    request_for.run.mkdir()
-    with folder_lock(request_for.run, "gcnmpi train"), pytest.raises(UserError, match="in use"):
-        submit(request_for, prepare(request_for))
-
-
-def test_runs_submitted_in_one_second_get_folders_of_their_own(
-    request_for, tmp_path, slurm, monkeypatch
-):
-    slurm(sbatch="echo $$", squeue="")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("gcnmpi.cli.cluster.run_name", lambda graph, partition: "x-rp-4-20260314")
-    words = ["submit", str(request_for.graph), "--partition", "rp-4", "--time", "5", "--json"]
-    folders = []
-    for _ in range(4):
-        done = CliRunner().invoke(cli, words, standalone_mode=False)
-        folders.append(json.loads(done.stdout)["run"])
-    assert len(set(folders)) == 4
-    for folder in folders:
-        assert f"--out {folder} " in (Path(folder) / SCRIPT).read_text()
-    CliRunner().invoke(cli, [*words, "--dry-run"], standalone_mode=False)
-    assert len(list((tmp_path / "runs").iterdir())) == 4
-
-
-def test_without_slurm_it_says_so(request_for, monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    refuses("there is no sbatch here", submit, request_for, prepare(request_for))
+    with folder_lock(request_for.run, "gcnmpi train"):  # by hand
+        refuses("in use", submit, request_for, made)
 
 
 # A run that hears the signal before it writes its first line, as the program's runs do.

@@ -10,20 +10,10 @@ from small_arcs import ARC_D, CLASSES, D, SmallRun, check_oracle
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.network import Builder
-from gcnmpi.nn.operator import AT_A_TIME
-from gcnmpi.nn.operators.elementwise import (
-    Drop,
-    Reciprocal,
-    StopGradient,
-)
 from gcnmpi.nn.rollout import rolled_out
 from gcnmpi.nn.state import stored_shapes
 from gcnmpi.options.config import from_table
 from gcnmpi.options.frames import Frames
-from gcnmpi.options.memory import Residences
-from gcnmpi.proof.passes import Pass
-from gcnmpi.proof.rules import RULES
-from partition.errors import UserError
 
 FRAMES = Frames(1, 2, 1, history=2, rollout=3)  # as wide as the features, of which 2 are given
 SEVERAL = Frames(1, 2, 1, history=3, horizon=2)
@@ -95,49 +85,17 @@ CASES = {
 }  # fmt: skip
 
 
-def run_of(case, **options):
-    loops = case == "rollout of attention"
-    settings = {"name": "gat" if loops else "mgn", "hidden": [4]}  # which say what M is
-    run = SmallRun(settings, network=CASES[case](), **options)
-    columns = run.network.widths[0]
-    assert columns in (D, FRAMES.features, SEVERAL.features)
-    return run
-
-
 @pytest.mark.parametrize("kernel", ["scipy", "native"])
 @pytest.mark.parametrize("case", CASES)
 def test_the_oracle_gives_the_same(case, kernel):
-    check_oracle(run_of(case, kernel=kernel))
-
-
-def test_what_is_0_has_no_reciprocal_and_what_stops_no_gradient():
-    run = Pass(None, None, 0, 1, {})
-    value, backward = RULES[Reciprocal](Reciprocal((0,), 2, 1), [np.array([[0.0, 4.0]])], {}, run)
-    assert value.tolist() == [[0, 0.25]]
-    assert backward(np.ones((1, 2)))[0][0].tolist() == [[0, -0.0625]]
-    value, backward = RULES[StopGradient](StopGradient((0,), 2, 1), [np.ones((1, 2))], {}, run)
-    assert value.tolist() == [[1, 1]]
-    assert not backward(value)[0][0].any()
-
-
-@pytest.mark.parametrize("case", ["twice", "rollout of arcs"])
-def test_rows_of_arcs_that_are_made_again_give_the_same_bits(case, monkeypatch):
-    whole = run_of(case).gradient()
-    monkeypatch.setattr("gcnmpi.nn.slices.ARCS_AT_ONCE", 7)  # in several slices
-    kept, *others = (
-        run_of(case, residences=Residences(recomputes)).gradient() for recomputes in (0, 1, 2, 9)
-    )
-    np.testing.assert_allclose(kept, whole, rtol=1e-11, atol=1e-12)
-    assert all(np.array_equal(kept, other) for other in others)
-
-
-def test_a_rollout_of_one_step_is_the_network():
-    network = network_of(model_of(hidden=[4]), D, CLASSES)
-    assert rolled_out(network, Frames(0, D, CLASSES)) is network
+    of_m = "gat" if case == "rollout of attention" else "mgn"
+    check_oracle(SmallRun({"name": of_m, "hidden": [4]}, kernel, network=CASES[case]()))
 
 
 def test_a_rollout_by_a_loop():
     """Without dropout: each step is the network itself, on frames that are put together by hand."""
+    network = network_of(model_of(hidden=[4]), D, CLASSES)
+    assert rolled_out(network, Frames(0, D, CLASSES)) is network  # of one step
     frames = replace(FRAMES, difference=True)
     settings = {"name": "sage", "hidden": [4]}
     run = SmallRun(settings, network=rollout(frames, **settings))
@@ -154,24 +112,23 @@ def test_a_rollout_by_a_loop():
     np.testing.assert_allclose(run.model.forward(), np.hstack(expected), rtol=1e-12)
 
 
-def test_steps_drop_other_entries_and_share_what_arcs_alone_give():
-    network = rollout(PLAIN, name="mgn", hidden=[4], dropout=0.3)
-    streams = [one.stream for one in network.operators if isinstance(one, Drop)]
-    assert streams == [1, 1 + AT_A_TIME, 1 + 2 * AT_A_TIME]
-    reads = [name for one in network.operators for name in one.parameters]
-    assert reads.count("edge_encoder.model.0.weight.0") == 1
-    assert reads.count("node_encoder.model.0.weight.0") == 3
-    assert list(network.parameters) == list(
-        network_of(model_of(name="mgn", hidden=[4]), D, D, ARC_D).parameters
-    )
+@pytest.mark.parametrize("name", ["gconvgru", "dcrnn"])
+def test_a_gate_that_is_open_keeps_the_state(name):
+    """z·h + (1 − z)·h̃ (Cho et al. 2014): where z is 1 the state stays 0, as it begins."""
+    network = rollout(SEVERAL, name=name, hidden=[4], filter_size=2)
+    run = SmallRun({"name": "mgn", "hidden": [4]}, network=network)
+    run.model.parameters["recurrent.conv_x_z.bias"][...] = 1000
+    found, bias = run.model.forward(), run.model.parameters["linear.bias"]
+    np.testing.assert_allclose(found, np.broadcast_to(bias, found.shape), rtol=1e-12)
 
 
 def test_names_and_shapes_are_those_of_pytorch_geometric_temporal():
     found = stored_shapes(rollout(SEVERAL, name="gconvgru", hidden=[4], filter_size=2))
     gates = [f"recurrent.conv_{of}_{gate}" for gate in "zrh" for of in "xh"]
-    assert set(found) == {"linear.weight", "linear.bias"} | {
+    own = {
         f"{gate}.{rest}" for gate in gates for rest in ("lins.0.weight", "lins.1.weight", "bias")
     }
+    assert {*found} == {"linear.weight", "linear.bias", *own}
     assert found["recurrent.conv_x_r.lins.1.weight"] == (4, 3)
     found = stored_shapes(rollout(SEVERAL, name="dcrnn", hidden=[4], filter_size=3))
     assert found["recurrent.conv_x_h.weight"] == (2, 3, 3 + 4, 4)
@@ -180,26 +137,19 @@ def test_names_and_shapes_are_those_of_pytorch_geometric_temporal():
     assert found["blocks.0._graph_conv.lins.1.weight"] == (4, 4)
 
 
-def test_a_history_that_is_too_short_is_one_line():
+def test_what_cannot_be_written_is_refused():
     refuses("reads at least 5 frames, and there are 3", rollout, SEVERAL, name="stgcn", hidden=[4])
-
-
-def test_a_layer_that_is_written_again_has_the_same_shape():
     b = Builder(4)
     with b.shared():
         b.linear(b.input, 3, "lin")
         refuses("is of shape", b.linear, b.input, 2, "lin")
     refuses(r"two parameters are called lin\.weight", b.linear, b.input, 3, "lin", error=ValueError)
-
-
-def test_a_weight_that_is_cut_by_layers_is_read_in_one():
-    b = Builder(4)
+    # A weight that is cut by layers is read in one.
+    b, other = Builder(4), Builder(4)
     with b.shared():
         x = b.linear(b.aggregate(b.input), 4, "lin")
         b.output(b.linear(b.aggregate(x), 4, "lin"))
+    other.output(other.aggregate_t(other.input))
     target = Target(("aggregate",), lambda place: place.layer % 3, whole_rows=False)
-    with pytest.raises(UserError, match=r"lin\.weight is read in several layers"):
-        compile_network(b.build(), target, model_of())
-    b = Builder(4)
-    b.output(b.aggregate_t(b.input))
-    refuses("M transposed", compile_network, b.build(), target, model_of())
+    for of, says in ((b, r"lin\.weight is read in several layers"), (other, "M transposed")):
+        refuses(says, compile_network, of.build(), target, model_of())

@@ -5,10 +5,8 @@ from types import SimpleNamespace
 
 import click
 import pytest
-from refusals import refuses
 
 from gcnmpi.cli import common, main
-from gcnmpi.mpi.comm import rest_until_all
 from gcnmpi.run import training
 
 COMMANDS = {
@@ -65,64 +63,3 @@ def test_every_command_that_communicates_is_in_the_table():
         if command.callback.__annotations__["return"] == "common.Job"
     }
     assert found == set(COMMANDS)
-
-
-class Second:
-    """A communicator of rank 1, which is told what rank 0 has said."""
-
-    rank, size = 1, 2
-
-    def __init__(self, first=None):
-        self.first = first
-
-    def Allreduce(self, _, array, op):
-        """This rank's value is the largest."""
-
-    def bcast(self, mine, root=0):
-        if root == self.rank:  # an error that this rank tells the other
-            return mine
-        if self.first is None:
-            raise Watched(mine)
-        return self.first
-
-
-def said(words):
-    """The words that rank 0 sends to the others, and the job."""
-    job = main.cli.main(words.split(), prog_name="gcnmpi", standalone_mode=False)
-    with pytest.raises(Watched) as found:
-        job(Second())
-    return found.value.args[0], job
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_ranks_with_other_words_are_refused(monkeypatch, tmp_path, name):
-    monkeypatch.chdir(tmp_path)
-    _, job = said(COMMANDS[name])
-    first, _ = said(COMMANDS[name] + " --set comm.timeout=3")
-    refuses("rank 1 has another configuration than rank 0", job, Second(first))
-    first, _ = said("doctor" if name != "doctor" else "calibrate")
-    refuses("rank 1 has another command than rank 0", job, Second(first))
-
-
-def test_ranks_with_other_options_are_refused(monkeypatch, tmp_path):
-    for name, option in (
-        ("train", "--out x"),
-        ("train", "--save-best w.npz"),
-        ("train", "--resume never"),
-        ("infer", "--layer 1"),
-        ("infer", "--classes"),
-        ("verify", "--json"),
-        ("bench epoch", "--rounds 3"),
-    ):
-        monkeypatch.chdir(tmp_path)
-        _, job = said(COMMANDS[name])
-        first, _ = said(f"{COMMANDS[name]} {option}")
-        refuses(f"rank 1 has another {option.split()[0]} than rank 0", job, Second(first))
-
-
-def test_who_waits_for_rank_0_has_moved():
-    tests, moved = iter([False, False, True]), []
-    barrier = SimpleNamespace(Test=lambda: next(tests))
-    comm = SimpleNamespace(Ibarrier=lambda: barrier)
-    rest_until_all(comm, lambda: moved.append(1), seconds=0)
-    assert len(moved) == 2

@@ -1,19 +1,25 @@
 """The file of weights: which network it is of, and what contradicts it."""
 
 import dataclasses
+import tomllib
 import zipfile
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from foreign_networks import FOREIGN, NETWORKS
 from refusals import refuses
 
 from gcnmpi.nn.describe import network_of
-from gcnmpi.options.config import from_table, read_config
+from gcnmpi.nn.initial import initial
+from gcnmpi.nn.spellings import guessed, spelled
+from gcnmpi.nn.state import ends_of, from_gcn, to_parameters, to_state
+from gcnmpi.options.config import from_table, load_config, read_config
 from gcnmpi.run.weights import Weights, as_trained, check_parameters, of_relations, read_weights
 from gcnmpi.run.weights_file import read_facts, task_of, write_weights
-from partition.errors import UserError
 from partition.graph.relations import NO_SCHEMA, Relation
+from partition.tensor_files import read_tensors
 
 STATE = {
     "convs.0.lin.weight": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -57,16 +63,6 @@ def test_a_file_is_an_npz_that_says_which_network_it_is_of(path):
     assert config.model.hidden == (2,)
 
 
-def test_names_of_classes_go_with_the_weights_however_many(path):
-    wide = {name: np.zeros((9000, *a.shape[1:]), "f") for name, a in STATE.items() if "1" in name}
-    names = [f"class {number}" for number in range(9000)]
-    write_weights(path, {**STATE, **wide}, changed(widths=[3, 2, 9000], class_names=names))
-    assert read_weights(path, CONFIG).classes == tuple(names)
-    assert read_weights(path, CONFIG).parameters.keys() == STATE.keys()
-    write_weights(path, STATE, changed(class_names=["a", "b"]))
-    refuses("its class_names are not those of its columns", read_weights, path, CONFIG)
-
-
 def test_a_decoder_finds_its_rows_of_relations_by_their_names(path):
     task = from_table(
         {"task": {"name": "links", "decoder": "distmult", "decoder_relations": 3}}
@@ -83,16 +79,6 @@ def test_a_decoder_finds_its_rows_of_relations_by_their_names(path):
     refuses("relations that .* does not know: d", found, "a", "d")
 
 
-def test_a_file_of_another_program_gives_what_its_arrays_show(path):
-    np.savez(path, **{name: array for name, array in STATE.items() if "bias" not in name})
-    config, given = read_config(None, ["graph.normalize=none"])
-    weights = read_weights(path, config)
-    assert not weights.described
-    taken = as_trained(weights, config, given, "in")
-    assert (taken.model.hidden, taken.model.bias) == ((2,), False)
-    assert taken.graph == config.graph
-
-
 def test_what_contradicts_the_weights_is_refused(path):
     for setting, says in (
         ("graph.normalize=sym", 'graph.normalize = "sym" here, .* with "row"'),
@@ -106,41 +92,29 @@ def test_what_contradicts_the_weights_is_refused(path):
         refuses(says, as_trained, read_weights(path, config), config, given, "in")
 
 
-def test_settings_that_agree_and_those_of_the_computation_are_taken(path):
-    write_weights(path, STATE, FACTS)
-    settings = ["graph.normalize=row", "graph.direction=auto", "model.dropout=0.5",
-                "model.input_dropout=0.5", "model.order=combine", "dtype=float64"]  # fmt: skip
-    config, given = read_config(None, settings)
-    taken = as_trained(read_weights(path, config), config, given, "out")
-    assert (taken.model.order, taken.dtype, taken.graph.normalize) == ("combine", "float64", "row")
-
-
 def test_the_task_is_that_of_the_weights(path):
+    links, classes = {"name": "links", "objective": "softmax", "width": 4}, {"name": "classes"}
     for task, settings, found in (
-        ({"name": "labels"}, [], "labels"),
-        ({"name": "labels"}, ["task.name=labels"], "labels"),
-        (None, ["task.name=labels"], "labels"),  # files of earlier versions do not say it
-        (None, [], "classes"),
-    ):
+        ({"name": "labels"}, [], {"name": "labels"}),
+        ({"name": "labels"}, ["task.name=labels"], {"name": "labels"}),
+        (None, ["task.name=labels"], {"name": "labels"}),  # earlier versions do not say it,
+        (None, [], classes),
+        (links, ["task.objective=softmax"], {"objective": "softmax"}),
+        ({"name": "links"}, ["task.objective=softmax"], {"objective": "softmax"}),  # nor that
+        (links, ["task.objective=auc"], r'task.objective = "auc" here, .* with "softmax"'),
+        ({"name": "regression"}, ["task.name=labels"],
+         r'task.name = "labels" here, .* with "regression"'),
+    ):  # fmt: skip
         write_weights(path, STATE, changed(task=task))
-        config, given = read_config(None, settings)
-        assert as_trained(read_weights(path, config), config, given, "in").task.name == found
-    links = {"name": "links", "objective": "softmax", "width": 4}
-    for task in (links, {"name": "links"}):  # earlier versions say neither objective nor width
-        write_weights(path, STATE, changed(task=task))
-        assert task_of(path) == {f"task.{key}": value for key, value in task.items()}
-        config, given = read_config(None, ["task.objective=softmax"], under=task_of(path))
-        assert (
-            as_trained(read_weights(path, config), config, given, "in").task.objective == "softmax"
-        )
-    write_weights(path, STATE, changed(task=links))
-    config, given = read_config(None, ["task.objective=auc"], under=task_of(path))
-    with pytest.raises(UserError, match=r'task.objective = "auc" here, .* with "softmax"'):
-        as_trained(read_weights(path, config), config, given, "in")
-    write_weights(path, STATE, changed(task={"name": "regression"}))
-    config, given = read_config(None, ["task.name=labels"])
-    with pytest.raises(UserError, match=r'task.name = "labels" here, .* with "regression"'):
-        as_trained(read_weights(path, config), config, given, "in")
+        under = task_of(path) if task and task["name"] == "links" else {}
+        assert not under or under == {f"task.{key}": value for key, value in task.items()}
+        config, given = read_config(None, settings, under=under)
+        facts = read_weights(path, config), config, given, "in"
+        if isinstance(found, str):
+            refuses(found, as_trained, *facts)
+        else:
+            taken = vars(as_trained(*facts).task)
+            assert {key: taken.get(key, "classes") for key in found} == found
 
 
 def test_what_this_program_does_not_compute_is_refused(path):
@@ -173,22 +147,6 @@ def test_a_file_that_is_cut_off_is_not_taken_for_one_that_says_nothing(path):
     refuses("what it says of its network", read_weights, path, CONFIG)
 
 
-def test_an_array_that_is_there_twice_is_refused(path):
-    write_weights(path, STATE, FACTS)
-    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
-        archive.writestr("convs.0.bias.npy", b"")
-    refuses(r"holds 'convs\.0\.bias' twice", read_weights, path, CONFIG)
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
-def test_weights_that_are_no_finite_numbers_are_refused(path, value):
-    bias = np.array([0, value])
-    write_weights(path, STATE | {"convs.0.bias": bias}, FACTS)
-    refuses(r"convs\.0\.bias is not all finite numbers of float32", read_weights, path, CONFIG)
-    if np.isfinite(value):
-        read_weights(path, from_table({"dtype": "float64"}))
-
-
 def test_parameters_are_those_of_the_network_and_no_others(path):
     write_weights(path, STATE, FACTS)
     weights = read_weights(path, CONFIG)
@@ -198,3 +156,135 @@ def test_parameters_are_those_of_the_network_and_no_others(path):
     for name, array in (("convs.2.lin.weight", np.ones((4, 4))), ("convs.0.bias", np.ones(3))):
         other = dataclasses.replace(weights, parameters=arrays | {name: array})
         refuses(name, check_parameters, other, network)
+    for value in (np.nan, np.inf, 1e300):
+        write_weights(path, STATE | {"convs.0.bias": np.array([0, value])}, FACTS)
+        says = r"convs\.0\.bias is not all finite numbers of float32"
+        refuses(says, read_weights, path, CONFIG)
+    read_weights(path, from_table({"dtype": "float64"}))
+
+
+# Names and shapes of PyTorch Geometric, both ways.
+
+
+# Shapes that differ, so that nothing fits by chance.
+MODELS = {
+    "gcn": {"hidden": [4, 5], "norm": "batch", "jk": "cat"},
+    "sage": {"hidden": [4], "residual": "linear", "norm": "layer", "activation": "prelu"},
+    "gin": {"hidden": [4], "eps": 0.1, "norm": "batch"},
+    "gat": {"hidden": [4, 4], "heads": 2, "out_heads": 3},
+    "gatv2": {"hidden": [4, 4], "heads": 4, "linear_after": True},
+    "gcnii": {"hidden": [4], "layers": 3},
+    "appnp": {"hidden": [6, 4]},
+    "sgc": {},
+    "sign": {"hidden": [4], "hops": 2},
+    "mlp": {"hidden": [6, 6], "residual": "identity", "norm": "layer"},
+}
+OF_ARCS = {
+    "gine": {"hidden": [4]},
+    "gat arcs": {"hidden": [4], "heads": 2, "arc_features": True},
+    "gatv2 arcs": {"hidden": [4], "heads": 2, "arc_features": True},
+    "transformer": {"hidden": [6], "heads": 2, "arc_features": True, "beta": True},
+    "gatedgcn": {"hidden": [4], "arc_features": True},
+    "pna": {"hidden": [6], "towers": 3, "arc_features": True},
+    "mgn": {"hidden": [4, 4]},
+}
+
+
+def config_of(name):
+    return from_table({"model": {"name": name} | MODELS[name]})
+
+
+def weights_of(network):
+    return {name: initial(p, 3) for name, p in network.parameters.items()}
+
+
+@pytest.mark.parametrize("name", [*MODELS, *OF_ARCS])
+def test_parameters_come_back(name):
+    options = (MODELS | OF_ARCS)[name]
+    model = from_table({"model": {"name": name.split()[0]} | options}).model
+    network = network_of(model, 7, 3, 2)
+    arrays = weights_of(network)
+    state = to_state(network, arrays)
+    found = to_parameters(network, state)
+    assert found.keys() == arrays.keys()
+    for key, array in arrays.items():
+        assert found[key].flags.c_contiguous
+        np.testing.assert_array_equal(found[key], array)
+    assert ends_of(partial(network_of, model), state) == (7, 3, 2 * (name in OF_ARCS))
+
+
+def test_a_constant_may_be_missing_and_nothing_else(tmp_path):
+    network = network_of(config_of("gin").model, 7, 3)
+    state = to_state(network, weights_of(network))
+    assert state["convs.1.eps"].tolist() == [0.1]
+    short = {name: array for name, array in state.items() if not name.endswith("eps")}
+    counted = short | {"norms.0.module.num_batches_tracked": np.array(9)}
+    assert to_parameters(network, counted).keys() == network.parameters.keys()
+    says = r"convs.0.eps is \[0.2\], the network's is \[0.1\]"
+    refuses(says, to_parameters, network, state | {"convs.0.eps": np.array([0.2])})
+    network = network_of(config_of("gat").model, 7, 3)
+    state = to_state(network, weights_of(network))
+    for change, says in (
+        ({"convs.0.att_src": None}, "convs.0.att_src is missing"),
+        ({"convs.0.att_src": np.ones((1, 4, 1))}, r"is float64 \(1, 4, 1\), the network's is"),
+        ({"convs.0.att_edge": np.ones((1, 2, 2))}, "'convs.0.att_edge' is not a parameter"),
+    ):
+        given = {name: a for name, a in (state | change).items() if a is not None}
+        refuses(says, to_parameters, network, given)
+    np.savez(tmp_path / "w.npz", **state)
+    refuses("not those of the configured mlp", read_weights, tmp_path / "w.npz", config_of("mlp"))
+    refuses("is not a weight of a GCNConv layer", read_weights, tmp_path / "w.npz", load_config())
+
+
+def test_other_names_are_taken_in_the_order_of_their_numbers():
+    arrays = (np.ones((3, 2)), np.ones(3), np.ones((4, 3)), np.ones(4))
+    own = [f"convs.{k}.{rest}" for k in (0, 1) for rest in ("lin.weight", "bias")]
+    for before, first in (("conv", 1), ("convs.", 1), ("model.convs.", 0), ("gcn_", 0)):
+        names = [f"{before}{k + first}.{rest}" for k in (0, 1) for rest in ("lin.weight", "bias")]
+        found = from_gcn(dict(reversed(list(zip(names, arrays, strict=True)))))
+        assert {name: array.shape for name, array in found.items()} == {
+            name: array.shape for name, array in zip(own, arrays, strict=True)
+        }
+
+
+def test_weights_that_are_not_a_stack_of_convolutions():
+    for state, says in (
+        ({}, "no GCNConv layers"),
+        ({"lin.weight": np.ones((2, 2))}, "'lin.weight' is not a weight"),
+        ({"convs.0.bias": np.ones(2)}, "a bias but no weight"),
+        ({"convs.0.lin.weight": np.ones((2, 3)), "convs.0.bias": np.ones(3)}, "do not fit"),
+        ({"conv1.lin.weight": np.ones((2, 3)), "conv1.att_src": np.ones((1, 2))}, "att_src"),
+        ({"convs.0.lin.weight": np.ones((2, 3)), "convs.01.lin.weight": np.ones((2, 2))}, "01"),
+        ({"convs.0.lin.weight": np.ones((2, 3)), "other.0.bias": np.ones(2)}, "two stacks of"),
+        # The width of what is left out is that of its neighbours.
+        ({f"convs.{k}.lin.weight": np.ones((2, 2)) for k in (0, 2)}, "layer 1 of the weights is"),
+        ({f"convs.{k}.lin.weight": np.ones((2, 2)) for k in (2, 3)}, "layer 1 of the weights is"),
+        ({f"convs.{k}.lin.weight": np.ones((2, 3)) for k in (0, 1)}, "shapes of layer 1"),
+        (
+            {f"convs.{k}.lin.weight": np.ones((2, 2)) for k in (0, 1)}
+            | {"convs.0.bias": np.ones(2)},
+            "only some have a bias",
+        ),
+    ):
+        refuses(says, from_gcn, state)
+
+
+# TransformerConv has the weight of the vertex itself whether it reads it or not, and heads that are
+# concatenated are columns as any.
+UNSEEN = {"transformer-plain": ["root_weight", "heads"], "pna-towers": ["scalers"]}
+
+
+@pytest.mark.parametrize("case", sorted(NETWORKS))
+def test_names_and_shapes_show_the_network(case):
+    """All of it but what has no array."""
+    described = tomllib.loads(NETWORKS[case])["model"]
+    unseen = {"hidden": tuple(described.pop("hidden"))}
+    expected = {k: v for k, v in described.items() if v not in ("none", "elu", "max")} | unseen
+    found = guessed(spelled(read_tensors(FOREIGN / f"{case}.pt")).arrays)
+    for name in UNSEEN.get(case, ()):
+        del expected[name]
+    if described.get("jk") == "max":  # as a linear layer after the last one
+        assert found.pop("linear_after")
+    if found.get("linear_after"):
+        expected.pop("out_heads", None)
+    assert found == expected

@@ -184,8 +184,10 @@ def _compile(
     if trains and left != KEPT:
         steps, stay = (training, backward, evaluation), pinned.union(matrices)
         training, backward, evaluation, made = with_residences(operators, steps, values, stay, left)
-        # First rows stay of what was asked for, not of what takes no time to make again.
-        again = target.residences.again if target.residences.first else ()
+        # First rows stay of what was asked for, not of what takes no time to make again, nor of a
+        # product that is added onto another: its memory is that of the other, which is gone.
+        added = {step.writes for step in training if step.onto is not None}
+        again = target.residences.again - added if target.residences.first else ()
         repeated = {new: value for new, value in made.items() if value in again}
     loss = Step(
         LOSS_OVER if target.loss_over_logits else LOSS,
@@ -234,7 +236,7 @@ def _compile(
         orders=tuple(_orders(operators, fixed)),
         stored=stored,
         residences=target.residences,
-        repeated=repeated,
+        repeated={new: value for new, value in repeated.items() if memory[new] == memory[value]},
     )
 
 
