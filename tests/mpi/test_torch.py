@@ -1,5 +1,7 @@
 """gcnmpi.torch on several ranks, and the scripts in examples/."""
 
+import json
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -8,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from stored_graphs import store, store_parts
+from test_fake_gpu import fake
 from test_relational import schemas  # noqa: F401 (a fixture)
 
 from partition.importing.synthetic import sbm
@@ -17,6 +20,9 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 WORDS = "PyTorch is not installed: pip install '.[torch]' in a checkout"
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason=WORDS)
+on_the_stand_in = pytest.mark.skipif(
+    find_spec("torch") is None or shutil.which("g++") is None, reason=f"{WORDS}, and g++ too"
+)
 needs_pyg = pytest.mark.skipif(
     None in map(find_spec, ("torch", "torch_geometric")),
     reason="PyTorch Geometric is not installed",
@@ -155,6 +161,39 @@ def test_mistakes_are_told_once_on_all_ranks(mpirun, tmp_path):
     done = mpirun(2, alone, code=1)
     assert "rank 1 failed" in done.stderr
     assert "ZeroDivisionError" in done.stderr
+
+
+# An epoch of two layers has four exchanges, a mean and a sum of gradients.
+@on_the_stand_in
+@pytest.mark.parametrize(
+    ("nranks", "transport", "variables", "waits"),
+    [
+        (1, "persistent", {}, 1),
+        (2, "persistent", {"FAKE_STREAMS": "late"}, 7),
+        (3, "persistent", {"FAKE_CUDA_AWARE": "1", "MPICH_GPU_SUPPORT_ENABLED": "1"}, 7),
+        (3, "nccl", {"FAKE_DEVICES": "3"}, 1),
+    ],
+)
+def test_devices_give_what_the_host_gives(mpirun, tmp_path, nranks, transport, variables, waits):
+    env = fake(**variables)
+    done = mpirun(nranks, "torch_devices.py", tmp_path, transport, env=env, timeout=240)
+    counted = json.loads(done.stdout.splitlines()[-1])
+    assert counted["waits"] == waits, counted
+
+
+@on_the_stand_in
+@pytest.mark.parametrize(
+    ("device", "says"),
+    [("cuda", "device is 'cuda', and PyTorch"), ("tpu:x", "device is 'cpu' or 'cuda'")],
+)
+def test_a_device_that_is_not_there_is_one_error(mpirun, tmp_path, device, says):
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    words = tmp_path, "persistent", device
+    done = mpirun(2, "torch_devices.py", *words, code=2, env=fake(), timeout=120)
+    assert done.stderr.count(f"error: {says}") == 1, done.stderr
+    assert done.stderr.count("hint: ") == (device == "cuda"), done.stderr
 
 
 @pytest.mark.skipif(find_spec("torch") is not None, reason="PyTorch is installed")
