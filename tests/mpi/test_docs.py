@@ -7,7 +7,8 @@ empty folder with configs/ (whose trainings are cut short, as are those of gcnmp
 search of --model auto) and planetoid/data/ (a local copy of Cora) beside it. Blocks of other kinds
 are illustrations. The commands ./scripts/… are left out: CI calls them, and a test that ran the
 tests would never end. Python that needs a package of OPTIONAL runs where that is installed. A block
-that begins with the name of a file, "# story.py", is saved; later commands run it.
+that begins with the name of a file, "# story.py", is saved; later commands run it. The tutorial is
+run as a script, and as a notebook where nbclient is installed; ``gcnmpi demo`` is run too.
 Programs in Python write nothing to the standard error, on one rank and on several.
 """
 
@@ -39,6 +40,7 @@ from partition.cli.main import cli as partitioner
 from partition.graph.samples import write_samples
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition
+from partition.startup import PYTHON
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -283,6 +285,78 @@ def synthesise(graph: Path) -> None:
     states = np.random.default_rng(0).normal(size=(66, 400, 1)).astype(np.float32)
     ranges = {"train": [(0, 42)], "val": [(42, 66)]}
     write_samples(graph, "samples", states, None, ranges, made="drawn")
+
+
+def started(folder, *words, **environment):
+    return subprocess.run(
+        [*PYTHON, "gcnmpi", "demo", "--out", "made here", *words],
+        cwd=folder, env=os.environ | environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("launching")  # ranks that wait take no core from the others
+def test_the_loss_of_a_demo_is_the_same_for_one_rank_and_four_on_every_partition(tmp_path):
+    done = started(tmp_path, "--vertices", "300", "--epochs", "3")
+    assert done.returncode == 0, done.stderr
+    losses = {}
+    for record in tmp_path.glob("made here/*/run.jsonl"):
+        entries = map(json.loads, record.read_text(encoding="utf-8").splitlines())
+        losses[record.parent.name] = [e["loss"] for e in entries if "loss" in e and "epoch" in e]
+    assert losses.keys() == {"one", "rp-4", "gp-4", "hp-4"}
+    assert len(losses["one"]) == 3
+    for found in losses.values():
+        assert found == pytest.approx(losses["one"], rel=1e-5)
+    assert (tmp_path / "made here" / "report.html").exists()
+    assert "$ mpirun -n 4 gcnmpi train 'made here/demo.graph' --partition hp-4" in done.stdout
+
+
+def test_a_demo_is_no_rank(tmp_path):
+    done = started(tmp_path, OMPI_COMM_WORLD_SIZE="1", OMPI_COMM_WORLD_RANK="0")
+    assert done.returncode == 2
+    assert "start it without mpirun" in done.stderr
+    assert not (tmp_path / "made here").exists()
+
+
+NOTEBOOK = ROOT / "docs" / "tutorial.ipynb"
+EXECUTE = """
+import sys
+import nbclient, nbformat
+
+notebook = nbformat.read(sys.argv[1], as_version=4)
+nbclient.NotebookClient(notebook, timeout=150).execute()
+for cell in notebook.cells:
+    for output in cell.get("outputs", []):
+        print(output.get("text", ""))
+"""
+
+
+def cells(kind: str) -> list[str]:
+    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+    return ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == kind]
+
+
+@pytest.mark.nightly
+def test_the_cells_run_one_after_the_other(shell, tmp_path):
+    (tmp_path / "tutorial.py").write_text("\n\n".join(cells("code")), encoding="utf-8")
+    done = shell("silent python tutorial.py", timeout=120)
+    assert "equal to one serial process: True" in done.stdout
+
+
+@pytest.mark.nightly
+def test_it_runs_as_a_notebook(shell, tmp_path):
+    pytest.importorskip("nbclient", reason="nbclient is not installed")
+    pytest.importorskip("ipykernel", reason="ipykernel is not installed")
+    (tmp_path / "execute.py").write_text(EXECUTE)
+    done = shell(f"silent python execute.py {NOTEBOOK}", timeout=180)
+    assert "equal to one serial process: True" in done.stdout
+
+
+def test_its_links_resolve_and_it_is_stored_without_output():
+    for target in re.findall(r"\]\(([^)\s]+)\)", "\n".join(cells("markdown"))):
+        assert (NOTEBOOK.parent / target.partition("#")[0]).is_file(), target
+    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert not [cell for cell in code if cell["outputs"] or cell["execution_count"]]
 
 
 def test_every_config_is_named_in_the_documentation():
