@@ -42,7 +42,7 @@ def test_runs_are_those_of_one_after_the_other_stopped_or_not(launched, mpirun, 
     process = launched(4, *words(folder, beside, "--groups", 2))
     wait_for_epochs(beside / "seed-0", 5, process)
     wait_for_epochs(beside / "seed-1", 5, process)
-    os.kill(ranks_of(process)[3], signal.SIGTERM)  # a rank of one group tells the other
+    os.kill(ranks_of(beside)[3], signal.SIGTERM)  # a rank of one group tells the other
     _, err = process.communicate(timeout=60)
     assert process.returncode == EXIT_REQUEUE, err
     assert err.count("the same command goes on") == 1
