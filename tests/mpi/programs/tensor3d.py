@@ -1,10 +1,9 @@
 """Under mpirun: properties of the tensor-parallel 3D scheme that ``verify`` cannot see.
 
-Ties of predictions, weights cut and put together, bits that do not depend on time.
+Ties of predictions, and bits that do not depend on time.
 A case (see cases.py) is a graph, on 4 ranks.
 """
 
-import itertools
 import time
 from unittest import mock
 
@@ -17,13 +16,11 @@ from gcnmpi.run.step import Step
 
 
 def opened(comm, path, **options):
-    table = {
-        "dtype": "float64",
-        "kernel": "scipy",
-        "model": {"dropout": 0.3, "input_dropout": 0.2, "hidden": [7]},
-        "scheme": {"name": "tensor3d", **options},
-    }
-    return open_problem(comm, path, None, from_table(table))
+    model = {"dropout": 0.3, "input_dropout": 0.2, "hidden": [7]}
+    table = {"dtype": "float64", "kernel": "scipy", "model": model}
+    return open_problem(
+        comm, path, None, from_table(table | {"scheme": {"name": "tensor3d", **options}})
+    )
 
 
 def ties_go_to_the_lowest_class(comm, path):
@@ -36,16 +33,6 @@ def ties_go_to_the_lowest_class(comm, path):
     np.testing.assert_array_equal(found, [0, 1, 0, 2, 0])
     picked = scheme.row_pick(2, rows[:4, columns], np.array([2, 0, 1, 2]), 3)
     np.testing.assert_array_equal(picked[:, 0], [0, 1, -4, 5])
-
-
-def weights_are_cut_and_put_together(comm, path):
-    for grid in ("1x2x2", "2x2x1", "4x1x1"):
-        scheme = opened(comm, path, grid=grid).scheme
-        for k, shape in itertools.product((1, 2, 3), ((5, 3), (1, 4), (9, 1))):
-            whole = np.random.default_rng(k).standard_normal(shape)
-            piece = scheme.shard(k, whole)
-            assert piece.shape == scheme.weight_shape(k, *shape)
-            np.testing.assert_array_equal(scheme.unshard(k, piece, *shape), whole)
 
 
 def bits_do_not_depend_on_time(comm, path):
@@ -76,5 +63,4 @@ def bits_do_not_depend_on_time(comm, path):
 
 def of_case(comm, path: str) -> None:
     ties_go_to_the_lowest_class(comm, path)
-    weights_are_cut_and_put_together(comm, path)
     bits_do_not_depend_on_time(comm, path)
