@@ -50,12 +50,12 @@ def folder(succeed, tmp_path_factory):
         with_uneven_parts(store(path, graph), (1, 2, 4))
         facts = {"directed": kind == "directed", "graph_id": open_graph(path).manifest.id}
         write_pairs(path, split_pairs(graph, (0.7, 0.1, 0.2), 3, **facts))
-    few = ["train.epochs=1"]
-    succeed(1, *(
-        line("train", path_of(root, name), settings=settings, out=root / name,
-             save_weights=root / f"{name}.npz")
-        for name, settings in {**{name: settings_of(name) for name in CASES}, "classes": few}.items()
-    ))  # fmt: skip
+    trained = {name: settings_of(name) for name in CASES} | {"classes": ["train.epochs=1"]}
+    lines = []
+    for name, settings in trained.items():
+        out = {"out": root / name, "save_weights": root / f"{name}.npz"}
+        lines.append(line("train", path_of(root, name), settings=settings, **out))
+    succeed(1, *lines)
     with np.load(root / "dot.npz") as of_dot:  # of which others make all scores 0
         zeros = {name: 0 * a for name, a in of_dot.items() if a.dtype.kind == "f"}
         np.savez(root / "zero.npz", **(dict(of_dot) | zeros))
