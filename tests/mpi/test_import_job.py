@@ -185,7 +185,6 @@ def test_mistakes_are_one_line_on_every_rank(tmp_path, run_cases, hear_mistakes)
     [
         ("SIGKILL", "gcnmpi.importing.arcs.bounds_of", None),
         ("full", "partition.importing.spools:Columns.append@2", 2),
-        ("mistake", "gcnmpi.importing.running.open_stream", 2),
     ],
 )
 def test_a_rank_that_fails_leaves_no_folder(tmp_path, mpirun, how, when, code):

@@ -4,8 +4,6 @@ One rank has every case; four, of which one has no rows, have all with smaller b
 that of a loop over arcs.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from test_minibatch import COMMON as PLAIN
@@ -16,8 +14,6 @@ from words import latest, sets
 from gcnmpi.core import rng
 from gcnmpi.options.config import load_config
 from gcnmpi.options.train import sampler_of
-from gcnmpi.planner.machine import DRAWING, Machine
-from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.proof import oracle
 from partition.graph.store import open_graph
 
@@ -188,24 +184,6 @@ def test_a_simulation_by_relation_counts_what_a_run_counts(
     record = results(4)[f"rgcn-{sampler}{own}"]
     path = schemas / "typed.graph"
     as_simulated(record, path, sampler, relations=True, fanouts_of=fanouts)
-
-
-def test_seconds_of_drawing_by_relation_are_in_the_plan(schemas):  # noqa: F811
-    """Each arc and each group of a batch once; entries of M are not drawn."""
-    words = latest(*COMMON, "model.name=rgcn", "train.batches=neighbor,6,3,2")
-    stored, config = open_graph(schemas / "schema.graph"), load_config(None, words)
-    none = Machine(**dict.fromkeys(DRAWING, 0.0))
-
-    def seconds(**constants):
-        setting = Setting(stored, config, replace(none, **constants), 1, locality=False)
-        cost = setting.cost(Candidate(config.scheme, {}, 1, None), 1)
-        return cost.phases["sample"], setting.batches.drawn
-
-    least, drawn = seconds()
-    groups = sum(len(pattern.groups) for one in drawn for pattern in one.patterns)
-    assert seconds(drawn_entry=1.0)[0] == least
-    assert seconds(drawn_group=1.0)[0] - least == pytest.approx(groups)
-    assert seconds(drawn_arc=1.0)[0] - least > groups  # some groups have several
 
 
 def test_mistakes_are_told(hear_mistakes, schemas, tmp_path):  # noqa: F811

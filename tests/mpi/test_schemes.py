@@ -2,7 +2,7 @@
 
 The cases are a covering array: each pair of an option's value, a number of ranks, a graph, a
 partition, a kernel, a network's shape meets once. One launch for each number of ranks. Then what
-the tensor-parallel 3D scheme has beyond the serial run: ties, bits, and mistakes.
+the tensor-parallel 3D scheme has beyond the serial run: ties and mistakes.
 """
 
 from functools import cache
@@ -111,7 +111,7 @@ def check_schemes(verified, folder, nranks, common=(), env=None, most=None, kind
     verified(nranks, asked, *NUMBERS, timeout=20_000 if ALL else 600, env=env)
 
 
-def test_ties_bits_mistakes_and_output_in_the_original_order(
+def test_ties_mistakes_and_output_in_the_original_order(
     run_cases, succeed, hear_mistakes, tmp_path
 ):
     """Of the tensor-parallel 3D scheme."""

@@ -64,13 +64,12 @@ def contents(folder):
 
 
 @pytest.fixture(scope="module")
-def runs(succeed, run_cases, schemes_folder, tmp_path_factory):
+def runs(succeed, schemes_folder, tmp_path_factory):
     """The records and weights of all RUNS, by name."""
     root, before = tmp_path_factory.mktemp("runs"), contents(schemes_folder)
     for ranks in (1, 3, 4):
         some = [(root / name, *run) for name, run in RUNS.items() if run[0] == ranks]
         succeed(ranks, *(words(schemes_folder, *one) for one in some))
-    run_cases("in_memory", 3, [(schemes_folder / "directed.graph", "uneven-3")])
     assert contents(schemes_folder) == before, "training changed the graph folder"
     return {name: Record(root / name) for name in RUNS}
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from stored_graphs import store, with_uneven_parts
 from test_link_curves import as_expected, of_oracle
-from test_minibatch import as_planned
 from words import latest, line, sets
 
 from gcnmpi.options.config import load_config
@@ -162,18 +161,10 @@ def test_one_curve_and_its_metrics(results, paths, nranks):
     assert one != several
 
 
-def test_verify_and_the_plan_know_relations(verified, trained, paths):
+def test_verify_knows_relations(verified, paths):
     path, names = paths[False], ("gcn-transe-softmax-2", "gcn-complex-auc-filtered")
     cases = [(path, "uneven-3", settings_of(name)) for name in names]
     verified(3, cases, "loss curve", "first gradient", "metrics", "finite differences")
-    pairs = read_pairs(path, "triples")
-    kept = {"positives": only_train(pairs.positives), "relations": only_train(pairs.relations)}
-    write_pairs(path, triples_of(path, "train", **kept, candidates={}))
-    own = "task.decoder=transe task.objective=softmax task.pairs=train train.epochs=1"
-    never = "train.eval_every=0", "scheme.exchange=rows"
-    settings = latest(*COMMON, *RGCN.split(), *own.split(), *never)
-    record = trained(4, {"one": (path, "uneven-4", settings)})["one"]
-    as_planned(open_graph(path), load_config(None, settings), 4, record)
 
 
 def test_scores_and_mistakes(succeed, hear_mistakes, paths, tmp_path):

@@ -181,9 +181,11 @@ def test_every_check_can_miss(run_cases, folder):
         (fault, "directed", f"{FOLD} {ADDED.get(fault, '')}", *["false"] * (fault == "nothing"))
         for fault in FAULTY
     ]
-    *results, once = with_faults(
-        run_cases, folder, [*faulty, (faulty[7][0], "directed", f"{ONCE} loading.order=none")]
-    )
+    faulty += [
+        ("rows_not_in_original_order", "directed", f"{ONCE} loading.order=none"),
+        ("fold_of_halo_twice", "directed", "model.name=gat model.hidden=[4] scheme.name=bcast"),
+    ]
+    *results, once, attention = with_faults(run_cases, folder, faulty)
     seen = set()
     for (fault, expected), result in zip(FAULTY.items(), results, strict=True):
         missed = set(result["missed"])
@@ -195,6 +197,7 @@ def test_every_check_can_miss(run_cases, folder):
         seen |= missed
     assert seen == set(results[0]["checks"])
     assert {"M·x", "Mᵀ·y"} <= set(once["missed"])
+    assert {"halo dot test", "first gradient"} <= set(attention["missed"])
 
 
 def test_the_command_prints_a_table_or_one_object_and_exits_with_the_verdict(mpirun, folder):

@@ -16,7 +16,7 @@ from unittest import mock
 
 import numpy as np
 
-from gcnmpi.core.precision import EXACT, FORMATS
+from gcnmpi.core.precision import FORMATS
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo import node_memory
 from gcnmpi.layout.place import Place
@@ -187,29 +187,6 @@ def check_rounded(
                 same(rounded(transport="shared"), exact, precision, "shared")
 
 
-def check_once(comm, path: Path) -> None:
-    """Messages while loading are exact; and the errors of those that are not are measured."""
-    problems, outs, later = [], [], []
-    for precision, seed in ((EXACT, 0), ("int8", 0), ("int8", 1)):
-        table = {"kernel": "scipy", "train": {"seed": seed}, "comm": {"precision": precision}}
-        problems.append(problem := open_problem(comm, path, "random", from_table(table)))
-        x, out = problem.scheme.empty(PLACE, 9), problem.scheme.empty(PLACE, 9)
-        x.array[...] = np.random.default_rng(comm.rank).standard_normal(x.array.shape)
-        problem.scheme.aggregate(1, x, out.array)
-        outs.append(out.array.copy())
-        with problem.runtime.traffic.during("case", 1, measured=True):
-            problem.scheme.aggregate(1, x, out.array)
-        later.append(out.array.copy())
-    same(outs[1:], outs[:1] * 2, "once")
-    exact, rounded, _ = (problem.runtime.traffic.errors for problem in problems)
-    assert exact == []
-    assert [(error.epoch, error.exchange, error.width) for error in rounded] == [(1, 1, 9)]
-    moved = problems[1].runtime.traffic["case"]
-    assert bool(rounded[0].changed) == bool(moved.sent) == bool(rounded[0].size)
-    # The seed of the run draws which numbers are rounded up.
-    assert (later[1] != later[2]).any() == bool(moved.received)
-
-
 def of_case(comm, case: tuple[str, bool]) -> None:
     folder, rounds = Path(case[0]), case[1]
     check = check_rounded if rounds else check_transports
@@ -225,8 +202,6 @@ def of_case(comm, case: tuple[str, bool]) -> None:
     for number, (kind, name, options) in enumerate(cases):
         more = {"turn": number} if rounds else {}
         check(comm, folder / f"{kind}-{comm.size}.graph", name, options, **more)
-    if rounds:
-        check_once(comm, folder / f"directed-{comm.size}.graph")
     if comm.size == 4:
         # Copies: exchanges within process columns, and copies that stay equal.
         mpi.from_root(comm, lambda: prepare(folder, 2))

@@ -14,6 +14,7 @@ import numpy as np
 from gcnmpi.core.timing import Traffic
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.product import HaloProduct
+from gcnmpi.halo.rows import BroadcastHalo
 from gcnmpi.layout import placing
 from gcnmpi.nn import loss
 from gcnmpi.nn.model import Model
@@ -52,16 +53,25 @@ def fold_overwrites(fold, comm):
 
 
 def not_counted(rank, lost, purposes):
-    """The rank loses something of every exchange for one of these purposes."""
+    """What the rank loses of every exchange for one of these purposes, rank 0 has in its place."""
 
     def make(count, comm):
         def short(self, volume, purpose=None):
-            loses = comm.rank == rank and self.purpose in purposes and purpose is None
-            count(self, volume + lost * -1 if loses else volume, purpose)
+            more = (comm.rank == 0) - (comm.rank == rank)
+            counts = self.purpose in purposes and purpose is None
+            count(self, volume + lost * more if counts else volume, purpose)
 
         return short
 
     return make
+
+
+def fold_of_halo_twice(fold, comm):
+    def doubled(self, gradient, out):
+        fold(self, gradient, out)
+        out *= 2
+
+    return doubled
 
 
 def row_too_many(by_owner, comm):
@@ -116,6 +126,7 @@ def loss_of_rank_zero(call, comm):
 BOTH = ("train", "eval")
 FAULTS = {
     "fold_overwrites": (HaloProduct, "_fold", fold_overwrites),
+    "fold_of_halo_twice": (BroadcastHalo, "fold", fold_of_halo_twice),
     "byte_not_counted": (Traffic, "count", not_counted(1, Volume(1), BOTH[:1])),
     "message_not_counted": (Traffic, "count", not_counted(2, Volume(messages=1), BOTH)),
     "reading_not_counted": (Traffic, "count", not_counted(2, Volume(shared=1), BOTH)),
