@@ -137,6 +137,8 @@ TURNS = [
     for i, case in enumerate(ON_GRIDS)
     for nranks, grids in [list(GRIDS.items())[i % 2]]
 ]
+# With the initial weights, all neighbours and no dropout, of which some targets are unknown.
+STILL = "train.lr=0 model.dropout=0 model.input_dropout=0 model.hidden=6 task.name=regression"
 # Several in a step: of six batches, the last has two.
 IN_STEPS = {
     "vertex": ["train.batches=vertex,11", "train.step_batches=4"],
@@ -176,6 +178,9 @@ def wanted(nranks, folder):
     for name, settings in (cases() | planned() | deep).items() if nranks in (1, 4) else ():
         kind = "few" if name.startswith("few") else "directed"
         found[name] = folder(kind), parts, [*COMMON, *settings]
+    for sampler in ("", "neighbor,17,-1,-1") if nranks in (1, 4) else ():
+        own = [*COMMON, *STILL.split(), f"train.batches={sampler}"]
+        found[f"still {sampler}"] = folder("tasks"), parts, own
     for name, (kind, settings, sampler) in ON_GRIDS.items():
         own = [*COMMON, *settings.split(), f"train.batches={sampler}"]
         if nranks == 1:
@@ -231,6 +236,9 @@ def test_batches_of_everything_are_full_batches(results, nranks):
         for sampler in WHOLE[1:] if not network else WHOLE[1:3]:
             losses = found[f"{network}whole {sampler}"]["losses"]
             np.testing.assert_allclose(losses, full, rtol=1e-10)
+    # What is known of a batch is its share in the loss of the epoch.
+    still = [found[f"still {sampler}"]["losses"] for sampler in ("", "neighbor,17,-1,-1")]
+    np.testing.assert_allclose(*still, rtol=1e-10)
     for sampler in SAMPLERS:
         losses = found[f"gcn-{sampler}"]["losses"]
         assert not np.allclose(losses, found["whole "]["losses"], rtol=1e-3)
