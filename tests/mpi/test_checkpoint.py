@@ -191,7 +191,7 @@ def test_a_signal_asks_for_a_checkpoint_and_an_end(succeed, launched, graph, tmp
 def test_the_last_epoch_is_kept_where_there_is_no_time(mpirun, succeed, runs, graph, tmp_path):
     *_, variant = VARIANTS
     words = train(graph, tmp_path, NEVER, *VARIANTS[variant])
-    mpirun(3, "killed.py", tmp_path, *words, code=None)
+    mpirun(3, "broken.py", "no time", 0, "gcnmpi.run.trainer.maxima@4", *words, code=None)
     assert kept(tmp_path) == ["epoch-000003"]
     succeed(3, words)
     assert curve(tmp_path) == curve(runs / f"{variant} full")

@@ -10,7 +10,6 @@ from stored_graphs import store, store_parts, with_uneven_parts
 from typed_graphs import typed_graph
 from words import latest, line
 
-from gcnmpi.report.page import write_report
 from gcnmpi.report.run_facts import facts_of
 from gcnmpi.run.record import read_run
 from partition.graph.arc_data import ArcData
@@ -161,9 +160,7 @@ def test_own_rows_are_read_and_no_others(launch, tmp_path):
     assert end["sample_bytes"] == (own * width * 4 * steps).tolist()  # each step once
 
 
-def test_what_is_predicted_has_an_error_for_each_lead_and_groups_have_a_page(
-    launch, folder, tmp_path
-):
+def test_what_is_predicted_has_an_error_for_each_lead(launch, folder, tmp_path):
     own = *COMMON, "task.horizon=3", "task.metrics=mae,r2"
     launch("train", folder, 2, 2, *own, out=tmp_path)
     record = read_run(tmp_path)
@@ -174,11 +171,7 @@ def test_what_is_predicted_has_an_error_for_each_lead_and_groups_have_a_page(
     assert record.start["groups"] == 2
     assert record.start["sample_set"]["train"] == 17
     assert record.start["samples_id"] == read_samples(folder, "samples").id
-    run = facts_of("run", "run", record)
-    assert run.rows.sum() == 2 * N
-    assert run.rows.tolist()[:2] == run.rows.tolist()[2:]
-    write_report(tmp_path / "page.html", [run])
-    assert "RMSE by lead" in (tmp_path / "page.html").read_text()
+    assert facts_of("run", "run", record).rows.sum() == 2 * N
 
 
 def test_weights_serve_any_rollout_and_say_so_elsewhere(launch, hear_mistakes, folder, tmp_path):
