@@ -253,7 +253,7 @@ def test_a_run_shares_nothing_and_ends_with_its_launcher(
         assert read_run(out).stop["signal"] == signal.SIGHUP
 
 
-# What ends which rank, at which of its calls of what; of a full disk, the checkpoints there are.
+# The end of which rank, at which of its calls; of a full disk, the checkpoints that there are.
 ENDS = {
     "in an epoch": ("SIGKILL", 1, "gcnmpi.run.trainer.maxima@8", None),
     "before its name": ("SIGKILL", 0, "pathlib:Path.replace@10", None),
@@ -333,7 +333,7 @@ def test_what_cannot_be_resumed_says_why(succeed, hear_mistakes, graph, runs, tm
     warnings = read_run(newest).start["warnings"]
     assert any("state.npz is truncated; going on from the one before" in w for w in warnings)
     assert not read_run(none).resumes
-    # What was there is kept.
+    # The earlier run is kept.
     assert (over / "run.previous.jsonl").exists()
     previous = [path.name for path in stored(over / "checkpoints.previous")]
     assert previous == ["epoch-000012", "epoch-000010"]
@@ -350,7 +350,7 @@ def test_a_run_waits_for_one_that_is_about_to_end(succeed, graph, runs):
 
 
 def test_a_finished_run_is_complete_and_nothing_of_it_is_written_again(succeed, graph, tmp_path):
-    """What is missing is made, and another run is not the same."""
+    """Missing files are made, and another run is not the same."""
     root, lost = tmp_path / "run", tmp_path / "lost"
     files = {"save_weights": root / "w.npz", "save_best": root / "b.npz"}
     whole = train(graph, root, NEVER, epochs=3, **files)

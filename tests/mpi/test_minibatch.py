@@ -236,7 +236,7 @@ def test_batches_of_everything_are_full_batches(results, nranks):
         for sampler in WHOLE[1:] if not network else WHOLE[1:3]:
             losses = found[f"{network}whole {sampler}"]["losses"]
             np.testing.assert_allclose(losses, full, rtol=1e-10)
-    # What is known of a batch is its share in the loss of the epoch.
+    # A batch has a share in the loss of the epoch by its known targets.
     still = [found[f"still {sampler}"]["losses"] for sampler in ("", "neighbor,17,-1,-1")]
     np.testing.assert_allclose(*still, rtol=1e-10)
     for sampler in SAMPLERS:

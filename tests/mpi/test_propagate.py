@@ -176,7 +176,7 @@ def cores() -> np.ndarray:
     return found
 
 
-# Graph, method, settings; @ stands for the folder. What they compute is below.
+# Graph, method, settings; @ stands for the folder. Their results are below.
 STEPS = "correct_layers=4 correct_alpha=0.7 smooth_layers=3 smooth_alpha=0.6"
 GIVEN = "predictions=@predicted.npy dtype=float64"
 CASES = {
@@ -228,7 +228,7 @@ OTHER_SCHEMES = {
     "replicated": ("p2", BY_OTHER_SCHEMES),
     "columns": ("p4", (*BY_OTHER_SCHEMES[:2], *IN_CHAINS)),
 }
-# What is said of these.
+# Command lines and their complaints.
 MISTAKES = {
     "symmetric sgc damping=0.5": "is an option of pagerank, not of",
     "symmetric pagerank graph.normalize=row": "of its own",

@@ -51,7 +51,7 @@ def test_who_sends_how_much_to_whom_and_phases_are_those_of_the_run(runs, name):
     pairs = found.pairs
     assert (pairs is None) == (name == "grid")
     if pairs is not None:
-        # What does not travel in messages is read by those who need it.
+        # Rows that do not travel in messages are read by those who need them.
         shared = np.array(record.end["shared_bytes"]) / record.end["epochs_run"]
         np.testing.assert_array_equal(pairs.sum(axis=0), found.received + shared)
         assert name == "attention" or pairs.sum(axis=1).tolist() == found.sent.tolist()

@@ -220,7 +220,7 @@ def test_predictions_are_written_in_the_numbers_of_the_data(launch, folder, tmp_
     assert np.mean(errors) == pytest.approx(read_run(run).epochs[-1]["test_rmse"])
 
 
-# What is said of them with the task, and on one part for each of two groups.
+# Complaints of settings with the task, and on one part for each of two groups.
 TOLD = {
     "task.samples=sample": "samples",
     "train.groups=3": "does not divide 2 ranks",

@@ -53,7 +53,7 @@ def fold_overwrites(fold, comm):
 
 
 def not_counted(rank, lost, purposes):
-    """What the rank loses of every exchange for one of these purposes, rank 0 has in its place."""
+    """The rank loses it in every exchange for one of these purposes, and rank 0 gains it."""
 
     def make(count, comm):
         def short(self, volume, purpose=None):
