@@ -17,6 +17,7 @@ import gcnmpi
 from gcnmpi.options.config import load_config
 from gcnmpi.proof import links
 from gcnmpi.run.weights import read_weights
+from gcnmpi.run.weights_file import read_facts, write_weights
 from partition.graph.links import read_pairs, split_pairs, write_pairs
 from partition.graph.store import open_graph
 
@@ -56,9 +57,9 @@ def folder(succeed, tmp_path_factory):
         out = {"out": root / name, "save_weights": root / f"{name}.npz"}
         lines.append(line("train", path_of(root, name), settings=settings, **out))
     succeed(1, *lines)
-    with np.load(root / "dot.npz") as of_dot:  # of which others make all scores 0
-        zeros = {name: 0 * a for name, a in of_dot.items() if a.dtype.kind == "f"}
-        np.savez(root / "zero.npz", **(dict(of_dot) | zeros))
+    with np.load(root / "distmult.npz") as arrays:  # rows are different, and all scores are 0
+        zeros = {name: 0 * a if name.startswith("decoder") else a for name, a in arrays.items()}
+    write_weights(root / "zero.npz", zeros, read_facts(root / "distmult.npz"))
     return root
 
 
@@ -98,7 +99,7 @@ def results(run_cases, folder):
                 "some": {"k": 60, "vertices": SOME, "with_arcs": True},
                 "one": {"k": 1, "vertices": [5]},  # fewer than ranks
             }
-            if name == "dot":
+            if name == "distmult":
                 more["equal"] = {"k": K, "weights": folder / "zero.npz"}
             cases |= {(name, what): common | own for what, own in more.items()
                       if not names or what in names}  # fmt: skip
@@ -135,8 +136,9 @@ def test_scores_and_partners_are_those_of_brute_force(results, folder, name):
         "some": partners(scores, others, SOME, 60),
         "one": partners(scores, no_arcs, [5], 1),
     }
-    if name == "dot":
+    if name == "distmult":
         every["equal"] = partners(0 * scores, no_arcs, range(N), K)
+    if name == "dot":
         assert np.ptp(scores[0, -7:]) < 1e-12
         assert np.ptp(scores[0]) > 1e-3
     for what, right in every.items():
