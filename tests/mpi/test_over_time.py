@@ -28,7 +28,7 @@ SCHEMES = {2: [[], ["scheme.name=bcast"], COPIES], 3: [[]]}
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory):
+def folder(tmp_path_factory):
     """A directed graph with weights, features of arcs and vertices without neighbours."""
     graph = rmat(6, 260, seed=3, features=6, classes=3)
     random = np.random.default_rng(1)
@@ -43,12 +43,12 @@ def settings_of(network):
 
 
 @pytest.mark.parametrize("nranks", SCHEMES)
-def test_every_network_has_one_curve(run_cases, path, nranks):
+def test_every_network_has_one_curve(run_cases, folder, nranks):
     cases = {}
     for i, network in enumerate(NETWORKS):
         scheme = SCHEMES[nranks][i % len(SCHEMES[nranks])]
         parts = f"uneven-{1 if scheme is COPIES else nranks}"
-        cases[network] = path, parts, latest(*settings_of(network), *scheme)
+        cases[network] = folder, parts, latest(*settings_of(network), *scheme)
     names = ("graph", "partition", "settings")
     asked = [dict(zip(names, case, strict=True)) for case in cases.values()]
     for network, found in zip(cases, run_cases("verify_cases", nranks, asked), strict=True):
@@ -58,14 +58,14 @@ def test_every_network_has_one_curve(run_cases, path, nranks):
         assert {"loss curve", "first gradient", "logits"} <= {*found["checks"]}
 
 
-def test_what_cannot_be_is_one_line(hear_mistakes, path):
+def test_what_cannot_be_is_one_line(hear_mistakes, folder):
     told = {
         "frames_gru": ("takes columns apart", "scheme.name=summa"),
         "rolled_gcn": ("cuts weights by layers", "scheme.name=tensor3d"),
         "frames_dcrnn": ("M transposed", "train.batches=neighbor,8,2,2"),
         "frames_stgcn": ("reads at least 5 frames", "model.kernel_size=3"),
     }
-    words = ["train", path, "--partition", "uneven-2"]
+    words = ["train", folder, "--partition", "uneven-2"]
     lines = [
         ([*words, *sets(*settings_of(name), more)], says) for name, (says, more) in told.items()
     ]
