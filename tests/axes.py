@@ -90,13 +90,13 @@ WHOLE_ROWS = ("sage-max", "gat", "gatv2", "gat-mean")
 
 # Scheme → ranks, and copies or the grid where it has them: a part with rows of nobody from three
 # on, copies that divide the parts or do not, stages that are parts of blocks, many ranks.
-COPIES = [(2, 2), (3, 3), (4, 2), (12, 3)]
+COPIES = [(2, 2), (3, 3), (4, 2), (6, 3), (12, 3)]
 GRIDS = {
-    "summa": [(2, "1x2"), (3, "3x1"), (4, "2x2"), (12, "3x4")],
-    "split3d": [(2, "1x1x2"), (3, "1x1x3"), (4, "2x1x2"), (12, "2x3x2")],
-    "tensor3d": [(2, "auto"), (3, "1x3x1"), (4, "1x2x2"), (12, "2x3x2")],
+    "summa": [(2, "1x2"), (3, "3x1"), (4, "2x2"), (6, "2x3"), (12, "3x4")],
+    "split3d": [(2, "1x1x2"), (3, "1x1x3"), (4, "2x1x2"), (6, "1x2x3"), (12, "2x3x2")],
+    "tensor3d": [(2, "auto"), (3, "1x3x1"), (4, "1x2x2"), (6, "3x1x2"), (12, "2x3x2")],
 }
-FEW = 7  # of one rank, and of more than so many, which share the cores, a scheme has one case
+FEW = 4  # of one rank, and of more than so many, which share the cores, a scheme has one case
 RANKS = (1, 2, 3, 4, 7)
 SCHEME_KINDS = {
     **{name: (f"scheme.name={name}",) for name in SCHEMES},

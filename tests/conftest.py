@@ -265,6 +265,16 @@ def gcnmpi_lines(run_cases) -> Callable[..., list[list[str | None]]]:
 
 
 @pytest.fixture(scope="session")
+def succeed(gcnmpi_lines) -> Callable[..., None]:
+    """``succeed(nranks, *lines)``: no rank has to complain of one of the lines."""
+
+    def run(nranks: int, *lines: list, **options) -> None:
+        assert gcnmpi_lines(nranks, lines, **options) == [[None] * nranks] * len(lines)
+
+    return run
+
+
+@pytest.fixture(scope="session")
 def hear_mistakes(gcnmpi_lines) -> Callable[..., None]:
     """``hear_mistakes(nranks, pairs)``: all ranks have the same complaint of each line.
 

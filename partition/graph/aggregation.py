@@ -13,6 +13,7 @@ from partition.graph.graph import Graph, arcs, merged
 
 NORMALIZATIONS = ("sym", "row", "none")
 _STEP = 1 << 20  # entries that are looked at at once
+_VALUES = 1 << 16  # whose values are computed at once: five numbers each meanwhile
 
 
 def aggregation_matrix(
@@ -132,8 +133,8 @@ def entry_values(
     place.
     """
     values = np.empty(len(row), dtype)
-    for start in range(0, len(row), _STEP):
-        piece = slice(start, start + _STEP)
+    for start in range(0, len(row), _VALUES):
+        piece = slice(start, start + _VALUES)
         some = np.ones(len(values[piece])) if weights is None else weights[piece]
         of_row, of_column = degree[row[piece]], degree[column[piece]]
         values[piece] = normalised(some, of_row, of_column, normalize)

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from axes import KERNELS
 from stored_graphs import store
 
-from gcnmpi.options.kernel import KERNELS
 from partition.importing.synthetic import sbm
 
 SIZES, EPOCHS, WIDTH = (10_000, 20_000), (15, 5), 16
@@ -18,28 +18,35 @@ OBJECTS = 20_000  # bytes that Python's own objects come and go with
 # A few numbers for each row, in the loss and for dropout; never a matrix, which takes 64.
 PER_ROW = 18
 DROPOUT = "model.dropout=0.5"
-KERNEL_CASES = {
-    f"{kernel}, {name}": [f"kernel={kernel}", *settings]
-    for kernel in ("native", "graphblas", "scipy")
-    for name, settings in {
-        "cached": [],
-        "dropout": [DROPOUT, "model.input_dropout=0.5"],
-        "sparse features": [DROPOUT, "model.input_dropout=0.5"],
-        "trained": ["model.order=aggregate", "model.train_features=true"],
-    }.items()
+# Number of ranks → name → settings.
+CASES = {
+    1: {
+        f"{name}, {kernel}": [f"kernel={kernel}", *settings.split()]
+        for kernel in KERNELS
+        for name, settings in {
+            "cached": "model.order=auto",
+            "dropout": f"{DROPOUT} model.input_dropout=0.5",
+            "sparse features": f"{DROPOUT} model.input_dropout=0.5",
+            "trained": "model.order=aggregate model.train_features=true",
+        }.items()
+    },
+    2: {
+        "fold": ["scheme.backward=fold"],
+        "broadcast one by one": ["scheme.name=bcast", "scheme.overlap=false"],
+        "copies of blocks": ["scheme.name=replicated", "scheme.sparse=false"],
+        "split3d": ["scheme.name=split3d"],
+        "columns": ["scheme.name=columns"],
+    },
+    4: {
+        "bcast": ["scheme.name=bcast"],
+        "copies": ["scheme.name=replicated"],
+        "summa": ["scheme.name=summa"],
+        "tensor3d": ["scheme.name=tensor3d"],
+        "columns in a chain": ["scheme.name=columns", "model.name=appnp"],
+    },
 }
-SCHEMES = {
-    "fold": ["scheme.backward=fold"],
-    "bcast": ["scheme.name=bcast"],
-    "broadcast one by one": ["scheme.name=bcast", "scheme.overlap=false"],
-    "copies": ["scheme.name=replicated"],
-    "copies of blocks": ["scheme.name=replicated", "scheme.sparse=false"],
-    "summa": ["scheme.name=summa"],
-    "split3d": ["scheme.name=split3d"],
-    "tensor3d": ["scheme.name=tensor3d"],
-    "columns": ["scheme.name=columns"],
-    "columns in a chain": ["scheme.name=columns", "model.name=appnp"],
-}
+# SciPy's product makes a matrix, and so do optimizer steps in NumPy of what has n rows.
+MAKES = [name for name in CASES[1] if "scipy" in name] + ["trained, graphblas"]
 
 
 @pytest.fixture(scope="module")
@@ -55,42 +62,17 @@ def graphs(tmp_path_factory):
     return folder
 
 
-def measured(run_cases, graphs, nranks, settings):
-    """For each case its growth, and bytes a row of a rank that an epoch takes and gives back."""
+@pytest.mark.parametrize("nranks", CASES)
+def test_an_epoch_allocates_nothing_for_a_row(run_cases, graphs, nranks):
     cases = []
-    for name, some in settings.items():
+    for name, some in CASES[nranks].items():
         k = nranks // 2 if "copies" in name else nranks
-        partition = None if k == 1 else f"rp-{k}"
         for n, epochs in zip(SIZES, EPOCHS, strict=True):
             path = graphs / f"{'sparse ' if 'sparse' in name else ''}{n}.graph"
-            every = [f"model.hidden=[{WIDTH}]", *some]
-            cases.append(
-                {"graph": path, "partition": partition, "settings": every, "epochs": epochs}
-            )
-    results = run_cases("allocations", nranks, cases, env={})  # in a process of their own
-    rows = (SIZES[1] - SIZES[0]) / nranks
-    pairs = zip(results[::2], results[1::2], strict=True)
-    return {
-        name: (small["growth"], (large["peak"] - small["peak"]) / rows)
-        for name, (small, large) in zip(settings, pairs, strict=True)
-    }
-
-
-def test_kernels_allocate_nothing_in_an_epoch(run_cases, graphs):
-    works = {name for name, why in KERNELS.available().items() if why is None}
-    settings = {n: some for n, some in KERNEL_CASES.items() if n.split(",")[0] in works}
-    found = measured(run_cases, graphs, 1, settings)
-    for name, (growth, per_row) in found.items():
-        assert growth < OBJECTS, name
-        # SciPy's product makes a matrix, and so do optimizer steps in NumPy of what has n rows.
-        if "scipy" not in name and name != "graphblas, trained":
-            assert per_row < PER_ROW, name
-
-
-@pytest.mark.parametrize("nranks", [2, 4])
-def test_schemes_allocate_nothing_in_an_epoch(run_cases, graphs, nranks):
-    some = list(SCHEMES.items())[nranks // 4 :: 2]
-    found = measured(run_cases, graphs, nranks, dict(some))
-    for name, (growth, per_row) in found.items():
-        assert growth < OBJECTS, name
-        assert per_row < PER_ROW, name
+            given = {"settings": [f"model.hidden=[{WIDTH}]", *some], "epochs": epochs}
+            cases.append({"graph": path, "partition": f"rp-{k}" if k > 1 else None, **given})
+    found = run_cases("allocations", nranks, cases, env={})  # in a process of their own
+    for name, small, large in zip(CASES[nranks], found[::2], found[1::2], strict=True):
+        assert small["growth"] < OBJECTS, name
+        per_row = (large["peak"] - small["peak"]) / (SIZES[1] - SIZES[0]) * nranks
+        assert per_row < PER_ROW or name in MAKES, name

@@ -10,24 +10,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 from stored_graphs import store
+from words import wait_until
 
 import gcnmpi
 from partition.importing.synthetic import sbm
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def path(tmp_path_factory):
     """A graph with communities, and a partition of it into three parts."""
-    root = tmp_path_factory.mktemp("api")
     made = sbm(150, 3, degree=8, intra=0.9, features=6, noise=0.5, train=0.3, val=0.2, seed=0)
-    store(root / "sbm.graph", made, 3)
-    return root
+    return store(tmp_path_factory.mktemp("api") / "sbm.graph", made, 3)
 
 
-def test_it_does_what_the_command_line_does(mpirun, folder, tmp_path):
-    words = tmp_path, folder / "sbm.graph", "rp-3"
-    done = mpirun(3, "api.py", *words, cwd=tmp_path, timeout=120)
-    assert "9 cases" in done.stdout
+def test_it_does_what_the_command_line_does(mpirun, path, tmp_path):
+    done = mpirun(3, "api.py", tmp_path, path, "rp-3", cwd=tmp_path, timeout=120)
+    assert done.stdout.count("has done check_") == 15
 
 
 SCALE = 2.0
@@ -63,11 +61,10 @@ def failing(how):
 
 
 def test_ranks_are_launched_and_hand_back_what_they_return(
-    launching, folder, tmp_path, monkeypatch, capsys
+    launching, path, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    graph = gcnmpi.graph.open(folder / "sbm.graph")
-    arguments = {"graph": graph, "partition": "rp-3", "x": np.arange(4)}
+    arguments = {"graph": gcnmpi.graph.open(path), "partition": "rp-3", "x": np.arange(4)}
     found = gcnmpi.launch(story, 3, arguments, timeout=60)
     assert found["sizes"] == [3, 3, 3]
     np.testing.assert_array_equal(found["x"], [0.0, 2.0, 4.0, 6.0])
@@ -91,34 +88,9 @@ def test_what_ranks_raise_comes_back_and_none_is_left(launching, how, kind, mess
     assert not launching()
 
 
-WAITS = """
-import time
-import gcnmpi
-
-def wait():
-    print("here", flush=True)
-    time.sleep(60)
-
-gcnmpi.launch(wait, 2)
-"""
-
-
-def test_ranks_end_when_who_has_launched_them_is_killed(launching, tmp_path):
-    (tmp_path / "waits.py").write_text(WAITS)
-    command, environment = [sys.executable, "waits.py"], os.environ | {"TMPDIR": tempfile.tempdir}
-    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE)
-    assert process.stdout.readline() == b"here\n"
-    assert len(launching()) >= 3
-    process.kill()
-    process.communicate()
-    until = time.monotonic() + 30
-    while launching() and time.monotonic() < until:
-        time.sleep(0.1)
-    assert not launching()
-
-
 # A notebook's function has no module, and its script must not run again.
 SCRIPT = """
+import time
 import numpy as np
 import gcnmpi
 
@@ -131,14 +103,26 @@ def squares(n):
 def ask(n):
     return {"squares": squares(n), "size": SIZE}
 
-{before}
-found = gcnmpi.launch(ask, 2, {"n": SIZE})
-print(found["squares"].tolist(), found["size"])
+def wait():
+    print("here", flush=True)
+    time.sleep(60)
+
 """
 
 
-def test_a_script_launches_its_functions_also_after_it_has_trained(mpirun, folder, tmp_path, shell):
-    before = f"gcnmpi.train({str(folder / 'sbm.graph')!r}, train_epochs=2, out='alone')"
-    (tmp_path / "script.py").write_text(SCRIPT.replace("{before}", before))
-    done = shell("python script.py")
-    assert done.stdout == "[0, 1, 4] 3\n"
+def test_ranks_end_when_who_has_launched_them_is_killed(launching, tmp_path):
+    (tmp_path / "waits.py").write_text(SCRIPT + "gcnmpi.launch(wait, 2)\n")
+    command, environment = [sys.executable, "waits.py"], os.environ | {"TMPDIR": tempfile.tempdir}
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"here\n"
+    assert len(launching()) >= 3
+    process.kill()
+    process.communicate()
+    wait_until(lambda: not launching())
+
+
+def test_a_script_launches_its_functions_also_after_it_has_trained(path, tmp_path, shell):
+    asked = 'found = gcnmpi.launch(ask, 2, {"n": SIZE})\nprint(found["squares"], found["size"])\n'
+    before = f"gcnmpi.train({str(path)!r}, train_epochs=2, out='alone')\n"
+    (tmp_path / "script.py").write_text(SCRIPT + before + asked)
+    assert shell("python script.py").stdout == "[0 1 4] 3\n"

@@ -5,7 +5,7 @@ from textwrap import dedent
 
 import numpy as np
 import pytest
-from stored_graphs import store, with_uneven_parts
+from stored_graphs import graph_of, store, with_uneven_parts
 
 from partition.graph.arc_data import ArcData
 from partition.graph.graph import Graph
@@ -70,25 +70,20 @@ def undirected():
 
 def equal_neighbours(n=12):
     """Vertices with one neighbour, or two with equal features."""
-    rng = np.random.default_rng(8)
-    target = np.append(np.arange(n), [1, 4])
-    source = np.append(rng.integers(0, n, n), [2, 7])
-    source, target = np.stack((source, target))[:, np.lexsort((target, source))]
-    return Graph(
-        np.searchsorted(source, np.arange(n + 1)).astype(np.int64),
-        target.astype(np.int32),
-        features=np.ones((n, 3), np.float32),
-        labels=(np.arange(n) % 3).astype(np.int32),
-        arc_data=ArcData(rng.standard_normal((len(source), 2)).astype(np.float32)),
-    )
+    rng, dense = np.random.default_rng(8), np.zeros((n, n), bool)
+    dense[np.append(rng.integers(0, n, n), [2, 7]), np.append(np.arange(n), [1, 4])] = True
+    data = ArcData(rng.standard_normal((dense.sum(), 2)).astype(np.float32))
+    labels = (np.arange(n) % 3).astype(np.int32)
+    return graph_of(dense, features=np.ones((n, 3), np.float32), labels=labels, arc_data=data)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("arcs")
-    graphs = {"parallel": parallel(47, 200), "edges": undirected(), "arcless": parallel(9, 0)}
-    graphs["equal"] = equal_neighbours()
-    for name, graph in graphs.items():
+    for name, graph in {
+        "parallel": parallel(47, 200), "edges": undirected(), "arcless": parallel(9, 0),
+        "equal": equal_neighbours(),
+    }.items():  # fmt: skip
         with_uneven_parts(store(folder / f"{name}.graph", graph), (1, 2, 3, 4), mixed=False)
     (folder / "own.py").write_text(dedent(OWN), "utf-8")
     return folder

@@ -1,23 +1,22 @@
 """calibrate, bench-schemes, bench and the comparison with peers."""
 
-import dataclasses
-import importlib.util
 import json
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from stored_graphs import small_graph, store
-from words import sets
+from words import line
 
 from gcnmpi.options.config import from_table
 from gcnmpi.options.scheme import TRANSPORTS
 from gcnmpi.planner.machine import LATER, Machine, read_machine
 from gcnmpi.proof import oracle
-from partition.graph.store import read_partition, remove_partition, write_graph, write_partition
+from partition.graph.store import read_partition
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition
+
+SCIPY = ("kernel=scipy",)
 
 
 @pytest.fixture(scope="module")
@@ -27,52 +26,41 @@ def path(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="module")
-def machine_file(mpirun, tmp_path_factory):
-    file = tmp_path_factory.mktemp("machine") / "new" / "machine.json"
-    done = mpirun(2, "gcnmpi", "calibrate", "--out", file, "--set", "kernel=scipy", timeout=120)
+def records(done) -> list[dict]:
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def test_a_calibrated_machine_and_what_is_measured_beside_what_it_predicts(
+    mpirun, gcnmpi_lines, hear_mistakes, path, tmp_path
+):
+    file = tmp_path / "new" / "machine.json"
+    done = mpirun(2, "gcnmpi", *line("calibrate", out=file, settings=SCIPY), timeout=120)
     assert str(file) in done.stdout
-    return file
-
-
-def test_the_calibrated_machine(machine_file):
-    machine, facts = read_machine(machine_file)
-    assert facts["kernel"] == "scipy"
-    assert facts["ranks"] == facts["ranks_per_node"] == 2
-    assert {"latency_intra", "bandwidth_intra", "dense_flop"} <= set(facts["measured"])
+    machine, facts = read_machine(file)
+    assert (facts["kernel"], facts["ranks"], facts["ranks_per_node"]) == ("scipy", 2, 2)
+    expected = {"latency_intra", "bandwidth_intra", "dense_flop", *LATER} - {"disk_byte"}
+    assert expected <= set(facts["measured"])  # no folder is named to write to
     assert "bandwidth_inter" not in facts["measured"]  # the default stays
     assert machine.bandwidth_inter == Machine().bandwidth_inter
     assert 0 < machine.latency_intra < 1
-    assert machine.dense_flop > 0
-    assert machine.copy_byte > 0
-    assert set(facts["measured"]) >= LATER - {"disk_byte"}  # no folder is named to write to
-    assert machine.batch_step > 0
-    assert machine.drawn_entry > 0
-
-
-def test_measured_beside_predicted(mpirun, path, machine_file):
-    words = ["--machine", machine_file, "--epochs", "2", "--set", "kernel=scipy", "--json"]
-    done = mpirun(2, "gcnmpi", "bench-schemes", path, *words, timeout=240)
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    measured = [line for line in lines if "skipped" not in line]
-    assert {line["partition"] for line in measured if line["scheme"] == "p2p"} == {
-        "rp-2",
-        "block-2",
-    }
-    for line in measured:
-        assert line["received"] == line["predicted_received"] or line["scheme"] != "p2p"
-        assert line["ratio"] == pytest.approx(line["seconds"] / line["predicted_seconds"])
-        assert line["memory"] > 0
-        assert np.isfinite(line["predicted_seconds"])
-
-
-def test_mistakes_are_heard_by_all(gcnmpi_lines, hear_mistakes, path, machine_file):
+    for name in ("dense_flop", "copy_byte", "batch_step", "drawn_entry"):
+        assert getattr(machine, name) > 0
+    given = {"machine": file, "epochs": 2, "json": True, "settings": SCIPY}
+    lines = records(mpirun(2, "gcnmpi", *line("bench-schemes", path, **given), timeout=240))
+    measured = [one for one in lines if "skipped" not in one]
+    names = {one["partition"] for one in measured if one["scheme"] == "p2p"}
+    assert names == {"rp-2", "block-2"}
+    for one in measured:
+        assert one["received"] == one["predicted_received"] or one["scheme"] != "p2p"
+        assert one["ratio"] == pytest.approx(one["seconds"] / one["predicted_seconds"])
+        assert one["memory"] > 0
+        assert np.isfinite(one["predicted_seconds"])
     placed = f"{path} --partition rp-2"
     mistakes = {
         f"bench-schemes {path} --partition rp-9": "rp-9",
         f"bench-schemes {path} --schemes p3p": "p3p",
         f"bench-schemes {path} --machine {path}/manifest.json": "does not describe a machine",
-        f"calibrate --out {machine_file}/x.json": "cannot write",
+        f"calibrate --out {file}/x.json": "cannot write",
         f"bench spmm {path}": "one process",
         f"bench spmm {path} --widths 4,x": "--widths",
         f"bench epoch {placed} --beside threads=3": "threads",
@@ -80,144 +68,59 @@ def test_mistakes_are_heard_by_all(gcnmpi_lines, hear_mistakes, path, machine_fi
         f"bench exchange {placed} --transports pigeon": "pigeon",
         f"bench exchange {placed} --set scheme.name=bcast": "scheme",
     }
-    hear_mistakes(2, [(line.split(), says) for line, says in mistakes.items()])
-    good = ["bench-schemes", path, "--schemes", "p2p", "--epochs", "1", "--partition", "rp-2"]
-    assert gcnmpi_lines(2, [good]) == [[None, None]]
+    hear_mistakes(2, [(words.split(), says) for words, says in mistakes.items()])
+    good = f"bench-schemes {placed} --schemes p2p --epochs 1"
+    assert gcnmpi_lines(2, [good.split()]) == [[None, None]]
 
 
-def records(done) -> list[dict]:
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-
-
-def test_bench_spmm(mpirun, tmp_path):
-    out = tmp_path / "new" / "spmm.jsonl"
-    words = ["--rmat", "8x6", "--kernels", "graphblas,scipy", "--widths", "4,20", "--rounds", "2"]
-    machine, *lines = records(mpirun(1, "gcnmpi", "bench", "spmm", *words, "--json", "--out", out))
+def test_benches_of_kernels_epochs_and_exchanges(mpirun, path, tmp_path):
+    out, words = tmp_path / "new" / "spmm.jsonl", "--kernels graphblas,scipy --widths 4,20"
+    words = f"bench spmm --rmat 8x6 {words} --rounds 2 --json --out {out}"
+    machine, *lines = records(mpirun(1, "gcnmpi", *words.split()))
     assert machine["threads"] >= 1
     assert machine["cache_bytes"] > 0
-    assert {(line["width"], line["kernel"]) for line in lines} == {
-        (width, kernel) for width in (4, 20) for kernel in ("graphblas", "scipy")
-    }
-    for line in lines:
-        times = line["seconds"]
+    every = {(width, kernel) for width in (4, 20) for kernel in ("graphblas", "scipy")}
+    assert {(one["width"], one["kernel"]) for one in lines} == every
+    for one in lines:
+        times = one["seconds"]
         assert 0 < times["low"] <= times["median"] <= times["high"]
-        assert line["difference"] < 1e-5
-        assert line["bytes"]["compulsory"] <= line["bytes"]["gathered"]
-        flops = 2 * line["entries"] * line["width"]
-        assert line["gflops"] == pytest.approx(flops / times["median"] / 1e9)
-        bound = line["bytes"]["cached"] / line["bandwidth"]
-        assert line["share"]["cached"] == pytest.approx(bound / times["median"])
-    assert [json.loads(line) for line in out.read_text().splitlines()] == [machine, *lines]
-
-
-def test_bench_epoch(mpirun, path):
-    words = ["--partition", "rp-2", "--rounds", "2", "--beside", "model.cache_input=false"]
-    done = mpirun(2, "gcnmpi", "bench", "epoch", path, *words, "--set", "kernel=scipy", "--json")
-    _, given, changed = records(done)
+        assert one["difference"] < 1e-5
+        assert one["bytes"]["compulsory"] <= one["bytes"]["gathered"]
+        flops = 2 * one["entries"] * one["width"]
+        assert one["gflops"] == pytest.approx(flops / times["median"] / 1e9)
+        bound = one["bytes"]["cached"] / one["bandwidth"]
+        assert one["share"]["cached"] == pytest.approx(bound / times["median"])
+    assert [json.loads(one) for one in out.read_text().splitlines()] == [machine, *lines]
+    options = f"{path} --partition rp-2 --rounds 2 --json"
+    words = f"bench epoch {options} --beside model.cache_input=false --set kernel=scipy"
+    _, given, changed = records(mpirun(2, "gcnmpi", *words.split()))
     assert (given["name"], changed["name"]) == ("as given", "model.cache_input=false")
     assert given["orders"][0] == "given"
     assert given["ratio"] == {"median": 1, "low": 1, "high": 1}
-    assert {"spmm", "gemm", "reduce"} <= set(given["phases"])
-    assert "load" not in given["phases"]
+    assert {"spmm", "gemm", "reduce"} <= set(given["phases"]) <= {*given["phases"]} - {"load"}
     # Without the cache: one product with M more, or two, of some width.
-    assert changed["gflops"] * changed["seconds"]["median"] > (
-        given["gflops"] * given["seconds"]["median"]
-    )
-
-
-def test_bench_exchange(mpirun, path):
-    words = ["--partition", "rp-2", "--rounds", "2", "--widths", "3,5"]
-    done = mpirun(2, "gcnmpi", "bench", "exchange", path, *words)
-    assert "expand" in done.stdout
-    assert "fold" in done.stdout
-    _, *lines = records(mpirun(2, "gcnmpi", "bench", "exchange", path, *words, "--json"))
+    flops = [one["gflops"] * one["seconds"]["median"] for one in (given, changed)]
+    assert flops[1] > flops[0]
+    words = f"bench exchange {options} --widths 3,5"
+    _, *lines = records(mpirun(2, "gcnmpi", *words.split()))
     volume = sum(read_partition(path, "rp-2").metrics["in"].send_rows)
-    assert {line["transport"] for line in lines} == set(TRANSPORTS) - {"nccl"}
-    for line in lines:
-        assert line["bytes"] + line["shared_bytes"] == volume * line["width"] * 4
-        assert (line["shared_bytes"] > 0) == (line["transport"] == "shared")
-
-
-@pytest.fixture
-def for_mixed(path):
-    block = read_partition(path, "block-2")
-    made = dataclasses.replace(block, name="for-mixed", options={"exchange": "mixed"})
-    write_partition(path, made)
-    yield made.name
-    remove_partition(path, made.name)
-
-
-CROWDED = sets(f"threads={os.cpu_count()}", "kernel=scipy", "scheme.exchange=rows")
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["bench-schemes", "--schemes", "p2p", "--epochs", "1"],
-        ["infer", "--out", "y.npy", "--weights", "w.npz"],
-    ],
-    ids=lambda words: words[0],
-)
-def test_partitions_of_the_wrong_exchange_and_cores_are_told_of(
-    mpirun, gcnmpi_lines, path, for_mixed, tmp_path, words
-):
-    if "w.npz" in words:
-        trained = ["--partition", "block-2", "--set", "train.epochs=1", "--out", tmp_path / "run"]
-        trained += ["--save-weights", tmp_path / "w.npz"]
-        assert gcnmpi_lines(2, [["train", path, *trained]]) == [[None] * 2]
-    done = mpirun(2, "gcnmpi", *words, path, "--partition", for_mixed, *CROWDED, cwd=tmp_path)
-    assert done.stderr.count("warning: partition 'for-mixed' was made for the mixed exchange") == 1
-    assert done.stderr.count(f" use {2 * (os.cpu_count() or 1)} threads, but may run on ") == 1
-
-
-BENCH_PEERS = Path(__file__).parents[2] / "scripts" / "bench_peers.py"
-
-
-@pytest.fixture
-def made(tmp_path):
-    graph = sbm(200, 3, degree=6, features=5, seed=1, train=0.5)
-    write_graph(tmp_path / "made.graph", graph, source={})
-    return graph
-
-
-def test_our_side_of_the_comparison_with_peers(shell, path, made, tmp_path):
-    words = "--model 3x4 --rounds 2 --epochs 2 --peers torch --out peers.jsonl"
-    shell(f"python {BENCH_PEERS} made.graph {words}", timeout=120)
-    found = [json.loads(line) for line in (tmp_path / "peers.jsonl").read_text().splitlines()]
-    ours = [line for line in found if line["peer"] == "gcnmpi"]
-    assert [line["config"]["model"]["cache_input"] for line in ours] == [True, False]
-    curve = oracle.train(made, "in", from_table({"model": {"hidden": [4, 4]}}), 1)
-    for line in ours:
-        assert line["loss"] == pytest.approx(curve.losses[0], rel=1e-5)
-        assert line["ratio"]["median"] == 1
-        assert 0 < line["import_bytes"] < line["peak_bytes"]
-    has_torch = importlib.util.find_spec("torch") is not None
-    assert all(("missing" in line) != has_torch for line in found if line["peer"] == "torch")
-    done = shell(f"python {BENCH_PEERS} {path} {words}", code=2)
-    assert "--undirected" in done.stderr
+    assert {one["transport"] for one in lines} == set(TRANSPORTS) - {"nccl"}
+    for one in lines:
+        assert one["bytes"] + one["shared_bytes"] == volume * one["width"] * 4
+        assert (one["shared_bytes"] > 0) == (one["transport"] == "shared")
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("words", "model"),
-    [
-        ("--network gat --heads 2", {"name": "gat", "heads": 2}),
-        ("--network sage --aggregate max --cache on", {"name": "sage", "aggregation": "max"}),
-        ("--network gin --cache on", {"name": "gin"}),
-    ],
-)
-def test_other_networks_are_compared(shell, made, tmp_path, words, model):
-    peers = "pyg,pyg-csr,dgl"  # where they are installed
-    words += f" --model 2x4 --rounds 1 --epochs 1 --peers {peers} --out peers.jsonl"
-    shell(f"python {BENCH_PEERS} made.graph {words}", timeout=300)
-    found = [json.loads(line) for line in (tmp_path / "peers.jsonl").read_text().splitlines()]
-    assert [line["peer"] for line in found] == ["gcnmpi", *peers.split(",")]
-    curve = oracle.train(made, "in", from_table({"model": {"hidden": [4], **model}}), 1)
-    for line in found:
-        if "missing" not in line:
-            assert line["loss"] == pytest.approx(curve.losses[0], rel=1e-5)
-
-
-def test_options_of_another_network_are_refused(shell, made):
-    done = shell(f"python {BENCH_PEERS} made.graph --network sage --heads 4", code=2)
-    assert "model.heads is an option of models gat, gatv2" in done.stderr
+def test_we_are_compared_with_peers(shell, path, tmp_path):
+    """Where they are installed; options of another network are refused."""
+    script = Path(__file__).parents[2] / "scripts" / "bench_peers.py"
+    made = sbm(200, 3, degree=6, features=5, seed=1, train=0.5)
+    store(tmp_path / "made.graph", made)
+    words = "--model 3x4 --rounds 2 --epochs 2 --peers torch,pyg,pyg-csr,dgl --out peers.jsonl"
+    shell(f"python {script} made.graph {words}", timeout=300)
+    found = [json.loads(one) for one in (tmp_path / "peers.jsonl").read_text().splitlines()]
+    loss = oracle.train(made, "in", from_table({"model": {"hidden": [4, 4]}}), 1).losses[0]
+    for one in found:
+        assert "missing" in one or one["loss"] == pytest.approx(loss, rel=1e-5)
+        assert one["peer"] != "gcnmpi" or 0 < one["import_bytes"] < one["peak_bytes"]
+    assert "--undirected" in shell(f"python {script} {path} {words}", code=2).stderr

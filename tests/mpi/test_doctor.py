@@ -2,14 +2,11 @@
 
 import json
 
-from stored_graphs import store
-
-from partition.importing.synthetic import sbm
+from stored_graphs import small_graph, store
 
 
-def test_what_the_ranks_find(mpirun, tmp_path):
-    made = sbm(300, 3, degree=8, intra=0.9, features=6, noise=1.5, train=0.3, val=0.2, seed=0)
-    path = store(tmp_path / "g.graph", made, 3)
+def test_the_doctor_says_what_the_ranks_find(mpirun, tmp_path):
+    path = store(tmp_path / "g.graph", small_graph("symmetric"), 3)
     words = ("doctor", path, "--partition", "rp-3", "--folder", tmp_path)
     done = mpirun(3, "gcnmpi", *words, "--json", code=None)
     found = json.loads(done.stdout)
@@ -20,9 +17,6 @@ def test_what_the_ranks_find(mpirun, tmp_path):
     assert link["ranks"] == [0, 1]
     assert link["seconds"] > 0
     assert not list(tmp_path.glob(".doctor*"))
-
-
-def test_a_folder_that_is_not_there(mpirun, tmp_path):
     done = mpirun(2, "gcnmpi", "doctor", "--folder", tmp_path / "nowhere", code=2)
     assert done.stderr.count("error: ") == 1
     assert "--folder names one that all hosts share" in done.stderr

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from stored_graphs import store
-from words import sets
+from words import line
 
 from gcnmpi.run.record import read_run
 from partition.backends.catalogue import MODELS
@@ -17,7 +17,7 @@ K = 4
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def path(tmp_path_factory):
     """A directed skewed graph with a partition of every kind."""
     made = rmat(9, 3000, seed=5, features=6, classes=3)
     path = store(tmp_path_factory.mktemp("models") / "g.graph", made)
@@ -31,39 +31,34 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("exchange", ["rows", "mixed"])
-def test_bytes_sent_are_what_the_metrics_say(folder, gcnmpi_lines, tmp_path, exchange):
-    names = list_partitions(folder)
+def test_bytes_sent_are_what_the_metrics_say(path, succeed, tmp_path, exchange):
+    names = list_partitions(path)
     assert len(names) == len(MODELS) + 5
-    words = sets("model.hidden=[5, 7]", "train.epochs=2", f"scheme.exchange={exchange}")
-    lines = [
-        ["train", folder, "--quiet", *words, "--partition", name, "--out", tmp_path / name]
-        for name in names
-    ]
+    own = ["model.hidden=[5, 7]", "train.epochs=2", f"scheme.exchange={exchange}"]
+    gat, pair = ["model.name=gat", "train.epochs=2"], f"auto-{K}"
+    asked = {name: (name, own, name) for name in names}
     # Of a pair, the one is taken that the run can use; one that cannot be used well is told of.
-    gat = sets("model.name=gat", "train.epochs=2")
-    pair, other = f"auto-{K}", "rows" if exchange == "rows" else "mixed"
-    taken = {"pair": (pair, words, f"{pair}-{other}")}
+    asked["pair"] = pair, own, f"{pair}-{exchange}"
     if exchange == "rows":
-        taken |= {"attention": (pair, gat, f"{pair}-rows"),
-                  "told": (f"{pair}-mixed", gat, f"{pair}-mixed")}  # fmt: skip
-    lines += [
-        ["train", folder, "--quiet", *more, "--partition", name, "--out", tmp_path / case]
-        for case, (name, more, _) in taken.items()
+        asked["attention"] = pair, gat, f"{pair}-rows"
+        asked["told"] = f"{pair}-mixed", gat, f"{pair}-mixed"
+    lines = [
+        line("train", path, settings=settings, partition=name, out=tmp_path / case)
+        for case, (name, settings, _) in asked.items()
     ]
-    assert gcnmpi_lines(K, lines, timeout=120) == [[None] * K] * len(lines)
-    for case, (_, _, expected) in taken.items():
+    succeed(K, *lines, timeout=120)
+    for case in set(asked) - set(names):
         start = read_run(tmp_path / case).start
-        told = [line for line in start["warnings"] if "was made for the mixed exchange" in line]
-        assert (start["partition"], len(told)) == (expected, case == "told")
-        assert all(f"take --partition {pair}-rows" in line for line in told)
-    direction = open_graph(folder).manifest.direction
+        told = [text for text in start["warnings"] if "was made for the mixed exchange" in text]
+        assert (start["partition"], len(told)) == (asked[case][2], case == "told")
+        assert all(f"take --partition {pair}-rows" in text for text in told)
+    direction = open_graph(path).manifest.direction
     for name in names:
-        end = read_run(tmp_path / name).end
-        partition = read_partition(folder, name, parts=False)
+        end, partition = read_run(tmp_path / name).end, read_partition(path, name, parts=False)
         metrics = (partition.metrics if exchange == "rows" else partition.mixed)[direction]
-        sent, received = np.array(metrics.send_rows), np.array(metrics.recv_rows)
+        rows = np.array(metrics.send_rows) + np.array(metrics.recv_rows)
         # Of layers 6 → 5 → 7 → 3, the first sends nothing; the others travel 5 and 3 columns wide.
-        expected = (2 * (5 + 3) * 4 * (sent + received)).tolist()
+        expected = (2 * (5 + 3) * 4 * rows).tolist()
         assert end["bytes_sent"] == end["bytes_predicted"] == expected, name
         assert min(end["setup_bytes_sent"]) > 0
         messages = np.array(metrics.send_messages) + np.array(metrics.recv_messages)

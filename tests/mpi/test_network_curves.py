@@ -7,20 +7,9 @@ weights, self-loops and isolated vertices; parts are uneven, and one is empty fr
 
 import functools
 
+import axes
 import numpy as np
 import pytest
-from axes import (
-    GRIDS,
-    KERNELS,
-    NETWORKS,
-    RANKS,
-    SCHEMES,
-    VARIANTS,
-    WHOLE_ROWS,
-    covering,
-    places,
-    settings_of,
-)
 from words import sets
 
 from gcnmpi.options.config import load_config
@@ -29,57 +18,57 @@ from partition.graph.store import open_graph
 
 EPOCHS = 6
 COMMON = ("dtype=float64", f"train.epochs={EPOCHS}", "train.eval_every=3", "train.lr=0.02")
-EVERY = {**NETWORKS, **VARIANTS}
-CUT_ROWS = (*GRIDS, "columns")
+EVERY = {**axes.NETWORKS, **axes.VARIANTS}
+CUT_ROWS = (*axes.GRIDS, "columns")
 BLOCKS = ({}, {"rows_at_once": 4})  # of 61 vertices, on a rank that has 6 or none too
 
 
 def is_run(network, scheme, nranks, *_):
     """Whether the scheme has the rows that the network looks at, and so many ranks."""
-    there = [count for count, _ in places(scheme)]
-    return nranks in there and not (network in WHOLE_ROWS and scheme in CUT_ROWS)
+    there = [count for count, _ in axes.places(scheme)]
+    return nranks in there and not (network in axes.WHOLE_ROWS and scheme in CUT_ROWS)
 
 
 @functools.cache
 def cases(nranks):
     """Name → (network, partition or None, settings, further keys) of a number of ranks."""
     found = {}
-    axes = EVERY, SCHEMES, RANKS, KERNELS, BLOCKS
-    for network, scheme, count, kernel, blocks in covering(*map(list, axes), allowed=is_run):
+    every = EVERY, axes.SCHEMES, axes.RANKS, axes.KERNELS, BLOCKS
+    for network, scheme, count, kernel, blocks in axes.covering(*map(list, every), allowed=is_run):
         if count == nranks:
-            _, place = [place for place in places(scheme) if place[0] == nranks][-1]
+            _, place = [place for place in axes.places(scheme) if place[0] == nranks][-1]
             settings = [f"scheme.name={scheme}", *place, f"kernel={kernel}"]
             name = "-".join([network, scheme, kernel, *blocks])
             found[name] = network, partition_of(nranks, scheme, place), settings, blocks
     if nranks == 2:
         for i, network in enumerate(EVERY):
-            single = ["dtype=float32", f"kernel={KERNELS[i % len(KERNELS)]}"]
+            single = ["dtype=float32", f"kernel={axes.KERNELS[i % len(axes.KERNELS)]}"]
             found[f"{network}-float32"] = network, "uneven-2", single, {}
     return found
 
 
 def partition_of(nranks, scheme, place):
     copies = int(place[0].partition("=")[2]) if scheme == "replicated" else 1
-    return None if nranks == copies or scheme in GRIDS else f"uneven-{nranks // copies}"
+    return None if nranks == copies or scheme in axes.GRIDS else f"uneven-{nranks // copies}"
 
 
 @functools.cache
 def expected(path, network):
     """The losses of the oracle."""
-    config = load_config(None, (*COMMON, *settings_of(network)))
+    config = load_config(None, (*COMMON, *axes.settings_of(network)))
     return np.array(oracle.train(open_graph(path).graph, "in", config, EPOCHS).losses)
 
 
 def wanted(nranks, schemes_folder):
     path = schemes_folder / "directed.graph"
     return {
-        name: (path, partition, [*COMMON, *settings_of(network), *settings], more)
+        name: (path, partition, [*COMMON, *axes.settings_of(network), *settings], more)
         for name, (network, partition, settings, more) in cases(nranks).items()
     }
 
 
 @pytest.mark.parametrize(
-    ("nranks", "name"), [(nranks, name) for nranks in RANKS for name in cases(nranks)]
+    ("nranks", "name"), [(nranks, name) for nranks in axes.RANKS for name in cases(nranks)]
 )
 def test_every_network_has_one_curve(results, schemes_folder, nranks, name):
     network, *_ = cases(nranks)[name]

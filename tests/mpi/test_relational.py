@@ -39,15 +39,12 @@ GRAPHS = {
 
 def schema(widths, times=1, **options):
     """Of four types and seven relations; the same two vertices may be joined by several."""
-    random = np.random.default_rng(4)
-    tables = [
-        RelationArcs(
-            relation,
-            random.integers(0, COUNTS[relation.source], times * count),
-            random.integers(0, COUNTS[relation.target], times * count),
-        )
-        for relation, count in ARCS.items()
-    ]
+    random, tables = np.random.default_rng(4), []
+    for one, count in ARCS.items():
+        ends = [
+            random.integers(0, COUNTS[kind], times * count) for kind in (one.source, one.target)
+        ]
+        tables.append(RelationArcs(one, *ends))
     features = {
         name: random.standard_normal((COUNTS[name], width)).astype(np.float32)
         for name, width in widths.items()

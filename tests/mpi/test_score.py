@@ -4,45 +4,46 @@ On small graphs with isolated vertices, some of them alike, under uneven partiti
 part; each decoder. ``gcnmpi.evaluate`` gives the metrics of the last epoch.
 """
 
-import dataclasses
 import functools
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from stored_graphs import small_graph, store, with_uneven_parts
-from words import latest, sets
+from words import latest, line, sets
 
 import gcnmpi
 from gcnmpi.options.config import load_config
 from gcnmpi.proof import links
 from gcnmpi.run.weights import read_weights
+from gcnmpi.run.weights_file import read_facts, write_weights
 from partition.graph.links import read_pairs, split_pairs, write_pairs
-from partition.graph.store import open_graph, write_graph
+from partition.graph.store import open_graph
 
-RANKS = (1, 4)
-HIDDEN = ("task.decoder_hidden=6,5", "task.decoder_norm=layer")
+HIDDEN = "task.decoder_hidden=6,5 task.decoder_norm=layer"
 COMMON = (
     "task.name=links", "dtype=float64", "train.epochs=2", "model.hidden=7,6", "train.lr=0.02",
 )  # fmt: skip
-# Name → (graph, settings)
+# Name → graph and settings
 CASES = {
-    "dot": ("symmetric", []),
-    "distmult": ("directed", ["task.decoder=distmult"]),
-    "hadamard-plain": ("symmetric", ["task.decoder=hadamard"]),
-    "hadamard": ("directed", ["task.decoder=hadamard", *HIDDEN]),
-    "concat-plain": ("directed", ["task.decoder=concat", "task.objective=softmax"]),
+    "dot": "symmetric",
+    "distmult": "directed task.decoder=distmult",
+    "hadamard-plain": "symmetric task.decoder=hadamard",
+    "hadamard": f"directed task.decoder=hadamard {HIDDEN}",
+    "concat-plain": "directed task.decoder=concat task.objective=softmax",
     # Without task.width, no decoder of so many columns.
-    "complex": ("symmetric", ["task.decoder=complex", "task.width=4", "task.objective=auc"]),
-    "concat": ("directed", ["task.decoder=concat", *HIDDEN, "model.name=sage"]),
+    "complex": "symmetric task.decoder=complex task.width=4 task.objective=auc",
+    "concat": f"directed task.decoder=concat {HIDDEN} model.name=sage",
 }
-K = 12
-DRAWN = np.random.default_rng(1).integers(0, 61, (100, 2))
+K, N, SOME = 12, 61, [60, 3, 3, 0]
+DRAWN = np.random.default_rng(1).integers(0, N, (100, 2))
+close = functools.partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-12)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Graphs with pairs; isolated vertices have equal features, and so equal scores."""
+def folder(succeed, tmp_path_factory):
+    """Graphs with pairs and weights; isolated vertices have equal features, and so equal scores."""
     root = tmp_path_factory.mktemp("score")
     for kind in ("symmetric", "directed"):
         graph, path = small_graph(kind), root / f"{kind}.graph"
@@ -50,71 +51,62 @@ def folder(tmp_path_factory):
         with_uneven_parts(store(path, graph), (1, 2, 4))
         facts = {"directed": kind == "directed", "graph_id": open_graph(path).manifest.id}
         write_pairs(path, split_pairs(graph, (0.7, 0.1, 0.2), 3, **facts))
+    trained = {name: settings_of(name) for name in CASES} | {"classes": ["train.epochs=1"]}
+    lines = []
+    for name, settings in trained.items():
+        out = {"out": root / name, "save_weights": root / f"{name}.npz"}
+        lines.append(line("train", path_of(root, name), settings=settings, **out))
+    succeed(1, *lines)
+    with np.load(root / "distmult.npz") as arrays:  # rows are different, and all scores are 0
+        zeros = {name: 0 * a if name.startswith("decoder") else a for name, a in arrays.items()}
+    write_weights(root / "zero.npz", zeros, read_facts(root / "distmult.npz"))
     return root
 
 
-@pytest.fixture(scope="module")
-def weights(gcnmpi_lines, folder):
-    """Files of weights, by the name of the case."""
-    lines = [
-        ["train", folder / f"{graph}.graph", *sets(*latest(*COMMON, *settings)), "--quiet",
-         "--out", folder / name, "--save-weights", folder / f"{name}.npz"]
-        for name, (graph, settings) in CASES.items()
-    ]  # fmt: skip
-    lines.append(
-        ["train", folder / "directed.graph", "--set", "train.epochs=1", "--quiet", "--out",
-         folder / "classes", "--save-weights", folder / "classes.npz"]
-    )  # fmt: skip
-    assert gcnmpi_lines(1, lines) == [[None]] * len(lines)
-    with np.load(folder / "dot.npz") as of_dot:  # of which others make all scores 0
-        zeros = {name: 0 * a for name, a in of_dot.items() if a.dtype.kind == "f"}
-        np.savez(folder / "zero.npz", **(dict(of_dot) | zeros))
-    return {name: folder / f"{name}.npz" for name in (*CASES, "classes", "zero")}
+def path_of(folder, name):
+    return folder / f"{CASES.get(name, 'directed').split()[0]}.graph"
+
+
+def settings_of(name):
+    return latest(*COMMON, *CASES[name].split()[1:])
+
+
+@functools.cache
+def expected(folder, name):
+    """The scores of all pairs, (n, n), by the oracle."""
+    config, stored = load_config(None, settings_of(name)), open_graph(path_of(folder, name))
+    pairs = read_pairs(stored.path, "links")
+    problem = links.LinkProblem(stored.graph, pairs, "in", config)
+    every = np.stack(np.divmod(np.arange(N * N), N), axis=1)
+    parameters = read_weights(folder / f"{name}.npz", config).parameters
+    return problem.scores(parameters, every).reshape(N, N)
 
 
 @pytest.fixture(scope="module")
-def expected(folder, weights):
-    """``expected(name)`` → the scores of all pairs, (n, n), by the oracle."""
+def results(run_cases, folder):
+    """(name, what) → what four ranks have found; "alone": what one has."""
 
-    @functools.cache
-    def scores(name):
-        graph, settings = CASES[name]
-        config = load_config(None, latest(*COMMON, *settings))
-        stored = open_graph(folder / f"{graph}.graph")
-        pairs = read_pairs(stored.path, "links")
-        problem = links.LinkProblem(stored.graph, pairs, "in", config)
-        n = stored.graph.n
-        every = np.stack(np.divmod(np.arange(n * n), n), axis=1)
-        parameters = read_weights(weights[name], config).parameters
-        return problem.scores(parameters, every).reshape(n, n)
-
-    return scores
-
-
-@pytest.fixture(scope="module")
-def results(run_cases, folder, weights):
-    """``results(nranks)`` → (name, what) → what was found."""
-
-    @functools.cache
-    def run(nranks):
+    def run(nranks, *names):
         cases = {}
-        for name, (graph, _) in CASES.items():
-            common = {"graph": str(folder / f"{graph}.graph"), "weights": str(weights[name]),
+        for name in CASES:
+            common = {"graph": path_of(folder, name), "weights": folder / f"{name}.npz",
                       "dtype": "float64", "partition": f"uneven-{nranks}"}  # fmt: skip
-            cases[name, "float32"] = common | {"k": K, "dtype": "float32"}
-            if nranks == 1:
-                continue
-            cases[name, "pairs"] = common | {"pairs": DRAWN.tolist()}
-            cases[name, "set"] = common | {"pairs": "links", "of": "val"}
-            cases[name, "all"] = common | {"k": K}
-            if name == "dot":
-                cases[name, "equal"] = common | {"k": K, "weights": str(weights["zero"])}
-            cases[name, "some"] = common | {"k": 60, "vertices": [60, 3, 3, 0], "with_arcs": True}
-            cases[name, "one"] = common | {"k": 1, "vertices": [5]}  # fewer than ranks
-        found = run_cases("score_cases", nranks, list(cases.values()))
-        return dict(zip(cases, found, strict=True))
+            more = {
+                "float32": {"k": K, "dtype": "float32"},
+                "pairs": {"pairs": DRAWN.tolist()},
+                "set": {"pairs": "links", "of": "val"},
+                "all": {"k": K},
+                "some": {"k": 60, "vertices": SOME, "with_arcs": True},
+                "one": {"k": 1, "vertices": [5]},  # fewer than ranks
+            }
+            if name == "distmult":
+                more["equal"] = {"k": K, "weights": folder / "zero.npz"}
+            cases |= {(name, what): common | own for what, own in more.items()
+                      if not names or what in names}  # fmt: skip
+        return dict(zip(cases, run_cases("score_cases", nranks, [*cases.values()]), strict=True))
 
-    return run
+    alone = run(1, "float32")
+    return run(4) | {(name, "alone"): alone[name, "float32"] for name in CASES}
 
 
 def partners(scores, allowed, vertices, k):
@@ -130,148 +122,131 @@ def partners(scores, allowed, vertices, k):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_scores_and_partners_are_those_of_brute_force(results, expected, folder, name):
-    found, scores = results(4), expected(name)
-    np.testing.assert_allclose(found[name, "pairs"], scores[*DRAWN.T], rtol=1e-10, atol=1e-12)
-    path = folder / f"{CASES[name][0]}.graph"
-    val = read_pairs(path, "links").positives["val"]
-    np.testing.assert_allclose(found[name, "set"], scores[*val.T], rtol=1e-10, atol=1e-12)
-    graph = open_graph(path).graph
-    source = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
-    others = ~np.eye(graph.n, dtype=bool)
+def test_scores_and_partners_are_those_of_brute_force(results, folder, name):
+    path, scores = path_of(folder, name), expected(folder, name)
+    close(results[name, "pairs"], scores[*DRAWN.T])
+    close(results[name, "set"], scores[*read_pairs(path, "links").positives["val"].T])
+    graph, others = open_graph(path).graph, ~np.eye(N, dtype=bool)
     no_arcs = others.copy()
-    no_arcs[source, graph.indices] = False
+    no_arcs[np.repeat(np.arange(N), np.diff(graph.indptr)), graph.indices] = False
     if not name.startswith("concat"):  # its score tells the first vertex from the second
         no_arcs &= no_arcs.T
     every = {
-        "all": partners(scores, no_arcs, range(graph.n), K),
-        "some": partners(scores, others, [60, 3, 3, 0], 60),
+        "all": partners(scores, no_arcs, range(N), K),
+        "some": partners(scores, others, SOME, 60),
         "one": partners(scores, no_arcs, [5], 1),
     }
+    if name == "distmult":
+        every["equal"] = partners(0 * scores, no_arcs, range(N), K)
     if name == "dot":
-        every["equal"] = partners(0 * scores, no_arcs, range(graph.n), K)
-    for what, wanted in every.items():
-        assert found[name, what]["vertex"] == wanted["vertex"]
-        assert found[name, what]["partner"] == wanted["partner"]
-        got = found[name, what]["score"]
-        np.testing.assert_allclose(got, wanted["score"], rtol=1e-10, atol=1e-12)
+        assert np.ptp(scores[0, -7:]) < 1e-12
+        assert np.ptp(scores[0]) > 1e-3
+    for what, right in every.items():
+        found = results[name, what]
+        assert (found["vertex"], found["partner"]) == (right["vertex"], right["partner"])
+        close(found["score"], right["score"])
     # Scores of float32 that are equal but for rounding are in the order of their vertices.
-    one, four = (results(nranks)[name, "float32"]["partner"] for nranks in RANKS)
-    assert one == four
+    assert results[name, "alone"]["partner"] == results[name, "float32"]["partner"]
 
 
-def test_equal_scores_were_there(expected):
-    scores = expected("dot")
-    assert np.ptp(scores[0, -7:]) < 1e-12
-    assert np.ptp(scores[0]) > 1e-3
+def test_files_say_what_python_is_given(succeed, results, folder, tmp_path):
+    """Vertices are called as in the source, and no pairs need be there: then M has all arcs."""
+    import pyarrow.parquet as pq
 
-
-def test_files_say_what_python_is_given(gcnmpi_lines, results, folder, weights, tmp_path):
-    found = results(4)
-    line = ["score", folder / "symmetric.graph", "--weights", weights["dot"],
-            "--set", "dtype=float64"]  # fmt: skip
+    symmetric, float64 = folder / "symmetric.graph", ["dtype=float64"]
     np.savetxt(tmp_path / "pairs.csv", DRAWN, "%d", ",")
     np.save(tmp_path / "pairs.npy", DRAWN)
     (tmp_path / "some.txt").write_text("60\n3\n3\n0\n")
-    many = ["--partition", "uneven-2"]
-    outs = {name: ["--out", tmp_path / name] for name in
-            ("a.npy", "b.csv", "a.npz", "c.npz", "d.csv", "e.parquet")}  # fmt: skip
-    some = ["--top", 60, "--with-arcs"]
-    lines = [
-        [*line, *many, "--pairs", tmp_path / "pairs.csv", *outs["a.npy"]],
-        [*line, *many, "--pairs", tmp_path / "pairs.npy", *outs["b.csv"]],
-        [*line, *many, "--pairs", "links", "--of", "val", *outs["a.npz"]],
-        [*line, *many, "--top", K, *outs["c.npz"]],
-        [*line, *many, *some, "--vertices", tmp_path / "some.txt", *outs["d.csv"]],
-        [*line, *many, *some, "--vertices", "60,3,3,0", *outs["e.parquet"]],
-    ]
-    assert gcnmpi_lines(2, lines) == [[None, None]] * len(lines)
-    close = functools.partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-12)
-    close(np.load(tmp_path / "a.npy"), found["dot", "pairs"])
-    close(np.loadtxt(tmp_path / "b.csv"), found["dot", "pairs"])
-    close(np.load(tmp_path / "a.npz")["score"], found["dot", "set"])
+    (tmp_path / "named.csv").write_text("v1,v2\nv60,v0\n")
+
+    def score(out, path=symmetric, partition="uneven-2", **options):
+        given = {"weights": folder / "dot.npz", "settings": float64, "partition": partition}
+        return line("score", path, out=tmp_path / out, **given, **options)
+
+    some = {"top": 60, "with_arcs": True}
+    succeed(
+        2,
+        score("a.npy", pairs=tmp_path / "pairs.csv"),
+        score("b.csv", pairs=tmp_path / "pairs.npy"),
+        score("a.npz", pairs="links", of="val"),
+        score("c.npz", top=K),
+        score("d.csv", vertices=tmp_path / "some.txt", **some),
+        score("e.parquet", vertices="60,3,3,0", **some),
+    )
+    close(np.load(tmp_path / "a.npy"), results["dot", "pairs"])
+    close(np.loadtxt(tmp_path / "b.csv"), results["dot", "pairs"])
+    close(np.load(tmp_path / "a.npz")["score"], results["dot", "set"])
     table = np.load(tmp_path / "c.npz")
-    assert table["partner"].tolist() == found["dot", "all"]["partner"]
+    assert table["partner"].tolist() == results["dot", "all"]["partner"]
     head, *rows = (tmp_path / "d.csv").read_text().splitlines()
     assert head == "vertex,partner,score"
     columns = np.array([row.split(",") for row in rows], float).T
     for name, column in zip(head.split(","), columns, strict=True):
-        close(column, found["dot", "some"][name])
-    import pyarrow.parquet as pq
-
+        close(column, results["dot", "some"][name])
     assert pq.read_table(tmp_path / "e.parquet").to_pydict()["partner"] == columns[1].tolist()
+    # The graph less the arcs that are held out, with names.
+    graph = links.training_graph(open_graph(symmetric).graph, read_pairs(symmetric, "links"))
+    names = np.array([f"v{number}" for number in range(N)])
+    named, alone = {"path": store(tmp_path / "named.graph", replace(graph, ids=names))}, None
+    few = {"top": 4, "with_arcs": True, "partition": alone}
+    succeed(
+        1,
+        score("n.npy", **named, pairs=tmp_path / "named.csv", partition=alone),
+        score("n.npz", **named, vertices="v0,v5", **few),
+        score("m.npz", vertices="0,5", **few),
+    )
+    ours, numbered = np.load(tmp_path / "n.npz"), np.load(tmp_path / "m.npz")
+    np.testing.assert_array_equal(ours["partner"], names[numbered["partner"]])
+    close(ours["score"], numbered["score"])
+    close(np.load(tmp_path / "n.npy"), expected(folder, "dot")[[1, 60], [2, 0]])
 
 
-def test_vertices_are_called_as_in_the_source_and_no_pairs_need_be_there(
-    gcnmpi_lines, folder, weights, tmp_path
-):
-    """Without pairs in the folder M has all arcs: that of the graph less its held-out arcs."""
-    stored = open_graph(folder / "symmetric.graph")
-    pairs = read_pairs(stored.path, "links")
-    graph = links.training_graph(stored.graph, pairs)
-    names = np.array([f"v{number}" for number in range(graph.n)])
-    path = tmp_path / "named.graph"
-    write_graph(path, dataclasses.replace(graph, ids=names), source={})
-    (tmp_path / "pairs.csv").write_text("v1,v2\nv60,v0\n")
-    line = ["score", path, "--weights", weights["dot"], "--set", "dtype=float64"]
-    plain = ["score", stored.path, *line[2:], "--vertices", "0,5", "--with-arcs"]
-    lines = [
-        [*line, "--pairs", tmp_path / "pairs.csv", "--out", tmp_path / "a.npy"],
-        [*line, "--top", 4, "--vertices", "v0,v5", "--with-arcs", "--out", tmp_path / "a.npz"],
-        [*plain, "--top", 4, "--out", tmp_path / "b.npz"],
-    ]
-    assert gcnmpi_lines(1, lines) == [[None]] * len(lines)
-    named, numbered = np.load(tmp_path / "a.npz"), np.load(tmp_path / "b.npz")
-    np.testing.assert_array_equal(named["partner"], names[numbered["partner"]])
-    np.testing.assert_allclose(named["score"], numbered["score"], rtol=1e-10)
-    assert np.load(tmp_path / "a.npy").shape == (2,)
-
-
-def test_mistakes_of_users_are_one_line(hear_mistakes, folder, weights, tmp_path):
+def test_mistakes_of_users_are_one_line(hear_mistakes, folder, tmp_path):
     np.save(tmp_path / "none.npy", np.zeros((0, 2), np.int64))
     np.save(tmp_path / "far.npy", np.array([[0, 1], [3, 61]]))
     (tmp_path / "text.csv").write_text("a,b\n")
-    line = ["score", folder / "directed.graph", "--partition", "uneven-2", "--weights",
-            weights["concat"], "--out"]  # fmt: skip
-    scores, table = [*line, tmp_path / "s.npy"], [*line, tmp_path / "t.csv"]
-    classes = [word if word != weights["concat"] else weights["classes"] for word in scores]
-    hear_mistakes(2, [
-        (scores, ["say what is scored", "--pairs FILE"]),
-        ([*table, "--pairs", "links", "--top", 3], "exclude each other"),
-        ([*scores, "--top", 3], "the name ends in .npy"),
-        ([*classes, "--pairs", "links"], ["of the task classes", "task.name=links"]),
-        ([*scores, "--pairs", "links", *sets("task.name=classes")], ['"classes" here', '"links"']),
-        ([*scores, "--pairs", "links", *sets("task.objective=auc")], ['"auc" here', '"bce"']),
-        ([*scores, "--pairs", tmp_path / "none.npy"], "there are no pairs"),
-        ([*scores, "--pairs", tmp_path / "far.npy"], "outside 0..60"),
-        ([*scores, "--pairs", tmp_path / "text.csv"], "text.csv"),
-        ([*scores, "--pairs", "nothing"], ["no file, and no set of pairs", "links"]),
-        ([*scores, "--pairs", "link", "--of", "val"], "did you mean 'links'"),
-        ([*scores, "--pairs", "links", "--of", "valid"], "part of a set of pairs"),
-        ([*scores, "--pairs", "links", "--vertices", "0"], "--vertices is for --top"),
-        ([*table, "--top", 3, "--of", "val"], "--of is for --pairs"),
-        ([*table, "--top", 61], ["61 vertices", "from 1 to 60"]),
-        ([*table, "--top", 0], "from 1 to 60"),
-        ([*table, "--top", 3, "--vertices", "0,61"], "'61' is no vertex"),
-        ([*table, "--top", 3, "--vertices", ","], "there are none"),
-    ])  # fmt: skip
+    told = {
+        "s.npy": ["say what is scored", "--pairs FILE"],
+        "t.csv --pairs links --top 3": "exclude each other",
+        "s.npy --top 3": "the name ends in .npy",
+        "s.npy --pairs links --set task.name=classes": ['"classes" here', '"links"'],
+        "s.npy --pairs links --set task.objective=auc": ['"auc" here', '"bce"'],
+        "s.npy --pairs @none.npy": "there are no pairs",
+        "s.npy --pairs @far.npy": "outside 0..60",
+        "s.npy --pairs @text.csv": "text.csv",
+        "s.npy --pairs nothing": ["no file, and no set of pairs", "links"],
+        "s.npy --pairs link --of val": "did you mean 'links'",
+        "s.npy --pairs links --of valid": "part of a set of pairs",
+        "s.npy --pairs links --vertices 0": "--vertices is for --top",
+        "t.csv --top 3 --of val": "--of is for --pairs",
+        "t.csv --top 61": ["61 vertices", "from 1 to 60"],
+        "t.csv --top 0": "from 1 to 60",
+        "t.csv --top 3 --vertices 0,61": "'61' is no vertex",
+        "t.csv --top 3 --vertices ,": "there are none",
+    }
+    line = ["score", folder / "directed.graph", "--partition", "uneven-2", "--weights"]
+    classes = [*line, folder / "classes.npz", "--pairs", "links", "--out", tmp_path / "s.npy"]
+    lines = [(classes, ["of the task classes", "task.name=links"])]
+    for words, says in told.items():
+        out, *rest = words.replace("@", f"{tmp_path}/").split()
+        lines.append(([*line, folder / "concat.npz", "--out", tmp_path / out, *rest], says))
+    hear_mistakes(2, lines)
     assert not (tmp_path / "s.npy").exists()
     assert not (tmp_path / "t.csv").exists()
 
 
-def test_metrics_of_weights_are_those_of_the_last_epoch(weights, folder, mpirun):
+def test_metrics_of_weights_are_those_of_the_last_epoch(folder, mpirun):
     for name in ("complex", "hadamard", "concat-plain"):
-        run = gcnmpi.Run(folder / name)
-        graph = folder / f"{CASES[name][0]}.graph"
-        found = gcnmpi.evaluate(graph, weights[name], dtype="float64", task_metrics=["mrr"])
+        run, graph, weights = gcnmpi.Run(folder / name), path_of(folder, name), f"{name}.npz"
+        given = {"dtype": "float64", "task_metrics": ["mrr"]}
+        found = gcnmpi.evaluate(graph, folder / weights, **given)
         assert found.keys() == {"val_auc", "test_auc", "val_mrr", "test_mrr"}
         last = {key: run.last[key] for key in ("val_auc", "test_auc")}
         assert {key: found[key] for key in last} == pytest.approx(last, rel=1e-12)
-    words = "--weights", weights[name], *sets("dtype=float64", "task.name=links"), "--set"
-    words = *words, "task.metrics=mrr", "--partition", "uneven-2"
-    said = json.loads(mpirun(2, "gcnmpi", "evaluate", graph, *words, "--json").stdout)
+    own = *sets("dtype=float64", "task.name=links", "task.metrics=mrr"), "--partition", "uneven-2"
+    words = "evaluate", graph, "--weights", folder / weights, *own
+    said = json.loads(mpirun(2, "gcnmpi", *words, "--json").stdout)
     assert said == pytest.approx(found, rel=1e-12)
-    of_labels = mpirun(1, "gcnmpi", "evaluate", graph, "--weights", weights["classes"]).stdout
-    assert [line.split()[0] for line in of_labels.splitlines()] == [
-        "train_accuracy", "val_accuracy", "test_accuracy",
-    ]  # fmt: skip
+    words = "evaluate", graph, "--weights", folder / "classes.npz"
+    names = [text.split()[0] for text in mpirun(1, "gcnmpi", *words).stdout.splitlines()]
+    assert names == ["train_accuracy", "val_accuracy", "test_accuracy"]

@@ -3,29 +3,27 @@
 import numpy as np
 import pytest
 from stored_graphs import graph_of, store
-from words import sets
+from words import line
 
-from gcnmpi.run.record import read_run
 from partition.graph.store import open_graph
 
 N, WIDTH, CLASSES = 90, 150, 4
 DROPPED = "model.input_dropout=0.4"
 CASES = {
-    "gcn": [DROPPED, "model.dropout=0.3"],
-    "normalised": ["graph.feature_norm=row", "model.residual=linear"],
-    # Without biases: in front of a batch norm their gradients are rounding, which Adam makes large.
-    "sage": ["model.name=sage", "model.norm=batch", "model.bias=false", DROPPED],
-    "gat": ["model.name=gat", "model.heads=2", DROPPED],
-    "scipy": ["kernel=scipy", DROPPED],
-    "gin": ["model.name=gin"],  # which adds features and their aggregate: they are dense then
-    "batches": ["graph.feature_norm=row", DROPPED, "train.batches=labor,20,3,3"],
-    "bcast": ["scheme.name=bcast", DROPPED],
-    "replicated": ["scheme.name=replicated", DROPPED],
-    "dense copies": ["scheme.name=replicated", "scheme.sparse=false"],
-    "summa": ["scheme.name=summa", DROPPED],
+    "gcn": f"{DROPPED} model.dropout=0.3",
+    "normalised": "graph.feature_norm=row model.residual=linear",
+    "sage": f"model.name=sage model.norm=batch {DROPPED}",
+    "gat": f"model.name=gat model.heads=2 {DROPPED}",
+    "scipy": f"kernel=scipy {DROPPED}",
+    "gin": "model.name=gin",  # which adds features and their aggregate: they are dense then
+    "bcast": f"scheme.name=bcast {DROPPED}",
+    "replicated": f"scheme.name=replicated {DROPPED}",
+    "dense copies": "scheme.name=replicated scheme.sparse=false",
+    "summa": f"scheme.name=summa {DROPPED}",
 }
-# Rows of others that ranks keep for batches.
-CASES["rows kept"] = [*CASES["batches"], "train.cache_mb=1"]
+BATCHES = (
+    f"dtype=float64 train.epochs=3 graph.feature_norm=row {DROPPED} train.batches=labor,20,3,3"
+)
 
 
 @pytest.fixture(scope="module")
@@ -44,40 +42,34 @@ def folder(tmp_path_factory):
     return root
 
 
-@pytest.fixture(scope="module")
-def results(folder, gcnmpi_lines):
-    """``results(kind of features, ranks)`` → of every case, losses, weights and logits."""
-
-    def run(kind, ranks):
-        lines = []
-        for case, settings in CASES.items():
-            parts = ranks // 2 if "scheme.name=replicated" in settings else ranks
-            common = [folder / f"{kind}.graph", *(["--partition", f"rp-{parts}"] * (parts > 1))]
-            out, settings = folder / f"{ranks} {kind} {case}", ["dtype=float64", *settings]
-            words = [*sets(*settings, "train.epochs=3"), "--quiet", "--out", out]
-            lines.append(["train", *common, *words, "--save-weights", out.with_suffix(".npz")])
-            words = sets(*(s for s in settings if not s.startswith(("model", "graph"))))
-            words += ["--weights", out.with_suffix(".npz"), "--out", out.with_suffix(".npy")]
-            lines.append(["infer", *common, *words])
-        assert gcnmpi_lines(ranks, lines) == [[None] * ranks] * len(lines)
-        return {case: read(folder / f"{ranks} {kind} {case}") for case in CASES}
-
-    return run
+def test_runs_are_those_of_one_process(verified, folder):
+    cases = []
+    for settings in CASES.values():
+        parts = "rp-2" if "replicated" in settings else None if "name=summa" in settings else "rp-4"
+        given = [*settings.split(), "train.epochs=3"]
+        cases.append((folder / "sparse.graph", parts, given))
+    verified(4, cases, "loss curve", "final weights", "logits")
 
 
-def read(out):
-    """Losses and accuracies, weights, and logits of a run."""
-    with np.load(out.with_suffix(".npz")) as weights:
-        losses = [[epoch["loss"], epoch["train_accuracy"]] for epoch in read_run(out).epochs]
-        return losses, dict(weights.items()), np.load(out.with_suffix(".npy"))
-
-
-def test_losses_weights_and_logits_are_those_of_dense_features(results, verified, folder):
-    dense, sparse = results("dense", 2), results("sparse", 4)
-    for case, (losses, weights, logits) in sparse.items():
-        expected, others, theirs = dense[case]
-        np.testing.assert_allclose(losses, expected, rtol=1e-10, err_msg=case)
-        np.testing.assert_allclose(logits, theirs, rtol=1e-10, atol=1e-10, err_msg=case)
-        for name, array in others.items():
-            np.testing.assert_allclose(weights[name], array, rtol=1e-8, atol=1e-10, err_msg=name)
-    verified(2, [(folder / "sparse.graph", "rp-2", [*CASES["sage"], "train.epochs=4"])])
+def test_batches_and_inference_are_those_of_dense_features(trained, succeed, folder, tmp_path):
+    """Also where ranks keep rows of others."""
+    own = BATCHES.split()
+    cases = {
+        (form, len(more)): (folder / f"{form}.graph", "rp-4", [*own, *more])
+        for form in ("dense", "sparse")
+        for more in ((), ("train.cache_mb=1",))
+    }
+    losses = [record["losses"] for record in trained(4, cases).values()]
+    for found in losses[1:]:
+        np.testing.assert_allclose(found, losses[0], rtol=1e-10)
+    placed, weights = {"partition": "rp-2"}, tmp_path / "w.npz"
+    outs = {form: tmp_path / f"{form}.npy" for form in ("dense", "sparse")}
+    train = {"settings": own, "out": tmp_path / "run", "save_weights": weights}
+    infer = {"settings": ["dtype=float64"], "weights": weights}
+    succeed(
+        2,
+        line("train", folder / "sparse.graph", **train, **placed),
+        *(line("infer", folder / f"{f}.graph", out=o, **infer, **placed) for f, o in outs.items()),
+    )
+    logits = [np.load(out) for out in outs.values()]
+    np.testing.assert_allclose(*logits, rtol=1e-10, atol=1e-10)

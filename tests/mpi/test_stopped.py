@@ -4,27 +4,20 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from stored_graphs import store
-from words import sets
+from words import line
 
 from gcnmpi.mpi.watch import EXIT_REQUEUE
 from partition.importing.synthetic import sbm
 
 # Signal to rank 1 of 2, before which of its calls, and what the job says of rank 0 then.
+STOP, OPENING, HERE = "SIGSTOP", "gcnmpi.run.training.open_problem", "in error: rank 0 on"
 CASES = {
-    "before MPI starts": (
-        "SIGSTOP",
-        "gcnmpi.mpi.process.within",
-        ("in error: rank 0 on", "in start"),
-    ),
-    "loading": ("SIGSTOP", "gcnmpi.run.training.open_problem", ("error: rank 0 on", "in gcnmpi.")),
-    "in an epoch": ("SIGSTOP", "gcnmpi.run.trainer.maxima", ("in gcnmpi.mpi.comm.maxima:",)),
-    "in MPI's end": (
-        "SIGSTOP",
-        "gcnmpi.mpi.process.finalize",
-        ("in error: rank 0 on", "in finish"),
-    ),
-    "leaving": ("SIGSTOP", "sys.exit", ()),  # when nobody waits for it but the launcher
-    "asked to end": ("SIGTERM", "gcnmpi.run.training.open_problem", ()),
+    "before MPI starts": (STOP, "gcnmpi.mpi.process.within", (HERE, "in start")),
+    "loading": (STOP, OPENING, ("error: rank 0 on", "in gcnmpi.")),
+    "in an epoch": (STOP, "gcnmpi.run.trainer.maxima", ("in gcnmpi.mpi.comm.maxima:",)),
+    "in MPI's end": (STOP, "gcnmpi.mpi.process.finalize", (HERE, "in finish")),
+    "leaving": (STOP, "sys.exit", ()),  # when nobody waits for it but the launcher
+    "asked to end": ("SIGTERM", OPENING, ()),
 }
 
 
@@ -36,8 +29,8 @@ def jobs(mpirun, tmp_path_factory):
 
     def run(name):
         number, call, _ = CASES[name]
-        words = ["train", graph, "--partition", "rp-2", "--out", folder / name]
-        words += sets("comm.timeout=6", "train.epochs=2")
+        own = {"settings": ("comm.timeout=6", "train.epochs=2"), "out": folder / name}
+        words = line("train", graph, partition="rp-2", **own)
         return mpirun(2, "broken.py", number, 1, call, *words, code=None, timeout=100)
 
     with ThreadPoolExecutor(len(CASES)) as pool:

@@ -4,9 +4,10 @@ Usage: broken.py HOW RANK WHEN train …
 
 WHEN is MODULE.CALL or MODULE:CLASS.CALL, and perhaps @NUMBER, at whose NUMBER-th call (the first)
 the rank fails. HOW is a signal that it gets ("SIGKILL"), a sleep without end ("hang"), an exception
-("raise"), a mistake of the user's ("mistake"), an exit code ("exit"), or the error of a full disk,
-this once ("fault") or from then on ("full"). For a signal, WHEN may also be a number of seconds
-after the start of this program, when the kernel sends the signal, wherever the rank is then.
+("raise"), a mistake of the user's ("mistake"), an exit code ("exit"), to be asked to end and killed
+before it can ("no time"), or the error of a full disk, this once ("fault") or from then on
+("full"). For a signal, WHEN may also be a number of seconds after the start of this program, when
+the kernel sends the signal, wherever the rank is then.
 """
 
 import os
@@ -25,6 +26,10 @@ def fail(how: str) -> None:
     if how.startswith("SIG"):
         os.kill(os.getpid(), signal.Signals[how])
         return
+    if how == "no time":  # as of a launcher that was interrupted
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+        os.kill(os.getpid(), signal.SIGKILL)
     if how == "hang":
         time.sleep(10**6)
     raise {
@@ -55,6 +60,8 @@ def break_at(how: str, when: str) -> None:
 if __name__ == "__main__":
     how, rank, when = sys.argv[1:4]
     sys.argv[1:4] = []
+    if how == "no time":
+        import_module("gcnmpi.run.trainer").SLOW = -1.0  # epochs of these graphs are short
     if launched_rank(os.environ) == int(rank):
         if when[0].isdigit():
             kernel_timer(float(when), signal.Signals[how])

@@ -1,8 +1,8 @@
 """Under mpirun: the peak memory of schemes, and the forecast of the cost model.
 
 Cases (see cases.py): {"graph", "partition", "settings"}, and "infer" where nothing is trained, or
-the "method" of a propagation and the file "out" that it writes → {"peak", "forecast"}, bytes of the
-rank that has most. Both with the memory that the process had before.
+the "method" of a propagation and the file "out" that it writes → {"before", "peak", "forecast"},
+bytes of the rank that has most: what the process had before is in the others too.
 """
 
 import dataclasses
@@ -60,7 +60,7 @@ def of_case(comm, case):
     if "method" in case:
         asked = asked_for(case["method"], ("threads=1", *case["settings"]))
         done = propagate(comm, case["graph"], case["partition"], asked, Path(case["out"]))
-        return {"peak": mpi.maximum(comm, peak_bytes()), "forecast": done.memory}
+        return {"before": before, "peak": mpi.maximum(comm, peak_bytes()), "forecast": done.memory}
     config, trains = load_config(None, ("threads=1", *case["settings"])), "infer" not in case
     problem = open_problem(comm, case["graph"], case["partition"], config, trains=trains)
     (train if trains else infer)(problem)
@@ -73,4 +73,4 @@ def of_case(comm, case):
     else:
         depth = len(problem.program.outputs)
         forecast = evaluation_memory(setting.case(candidate, comm.size, False), depth)
-    return {"peak": peak, "forecast": forecast}
+    return {"before": before, "peak": peak, "forecast": forecast}

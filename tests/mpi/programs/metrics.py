@@ -20,35 +20,34 @@ KINDS = {"classes": "classes", "two": "classes", "labels": "labels", "numbers": 
 
 def of_case(comm, seeds: int) -> dict:
     apart = defaultdict(float)
-    for seed in range(seeds):
-        random = np.random.default_rng(seed)
+
+    def compare(metric, found, expected):
+        assert (found is None) == (expected is None), (metric, found, expected)
+        assert len({*comm.allgather(found)}) == 1, (metric, found)
+        if found is not None:
+            error = abs(found - expected) / max(1.0, abs(expected))
+            apart[metric] = max(apart[metric], error)
+
+    for random in map(np.random.default_rng, range(seeds)):
         for kind, task in KINDS.items():
             z, y = make(random, kind)
-            owner = owners(random, len(z), comm.size)
-            mine = Scored(z[owner == comm.rank], y[owner == comm.rank])
+            mine = owners(random, len(z), comm.size) == comm.rank
             for metric in METRICS_OF[task]:
-                found, expected = METRICS.get(metric)(comm, mine), score(metric, z, y)
-                assert (found is None) == (expected is None), (seed, kind, metric, found, expected)
-                if found is not None and expected is not None:
-                    if metric.startswith("f1") and task == "labels" and not (y == 1).any():
-                        assert found == 0.0
-                    error = abs(found - expected) / max(1.0, abs(expected))
-                    apart[metric] = max(apart[metric], error)
-                every = comm.allgather(found)
-                assert len({*every}) == 1, (seed, kind, metric, every)
-        of_pairs(comm, random, apart)
+                found = METRICS.get(metric)(comm, Scored(z[mine], y[mine]))
+                compare(metric, found, score(metric, z, y))
+        of_pairs(comm, random, compare)
     return apart
 
 
-def of_pairs(comm, random, apart) -> None:
+def of_pairs(comm, random, compare) -> None:
     """The metrics of pairs, with common negatives and with candidates of each positive."""
     m, q, c = (int(random.integers(1, most)) for most in (30, 60, 9))
     positives, negatives, among = (
         np.round(2 * random.standard_normal(shape)) / 4 for shape in (m, q, (m, c))
     )
-    of, others = owners(random, m, comm.size), owners(random, q, comm.size)
-    own, common = positives[of == comm.rank], negatives[others == comm.rank]
-    ranks = links.ranks_of(positives, among)[of == comm.rank]
+    of, others = (owners(random, count, comm.size) == comm.rank for count in (m, q))
+    own, common = positives[of], negatives[others]
+    ranks = links.ranks_of(positives, among)[of]
     common_ranks = pairs.ranks_among(comm, own, common)
     for scored, candidates in (
         (pairs.ScoredPairs(own, common, of_all=common_ranks), None),
@@ -57,8 +56,7 @@ def of_pairs(comm, random, apart) -> None:
         for metric in ("auc", "ap", "mrr", "hits@1", "hits@3", "hits@20", "hits@70"):
             k = hits_of(metric)
             found = METRICS.get(metric)(comm, scored, *([k] if k else []))
-            expected = links.metric_of(metric, positives, negatives, candidates)
-            apart[metric] = max(apart[metric], abs(found - expected))
+            compare(metric, found, links.metric_of(metric, positives, negatives, candidates))
 
 
 def make(random, kind):
@@ -66,12 +64,12 @@ def make(random, kind):
     m, c = int(random.integers(1, 60)), {"two": 2}.get(kind, int(random.integers(3, 6)))
     z = random.standard_normal((m, c)).astype(random.choice([np.float32, np.float64]))
     z = z[random.integers(0, m, m)]  # rows that are equal
-    if kind != "classes":
-        z = np.round(2 * z) / 2 * random.choice([1.0, -1.0])  # ties, and -0
-        z[:, 0] = 1.5
     if kind == "classes":  # equal but for rounding errors: odds do not depend on a shift
         z += (np.round(10 * random.standard_normal((m, 1))) / 10).astype(z.dtype)
         z *= 1 + 1e-15 * random.standard_normal(z.shape)
+    else:
+        z = np.round(2 * z) / 2 * random.choice([1.0, -1.0])  # ties, and -0
+        z[:, 0] = 1.5
     if kind in ("classes", "two"):
         return z, random.integers(0, max(1, c - 1), m).astype(np.int32)
     y = random.standard_normal((m, c)) if kind == "numbers" else random.random((m, c)) < 0.3
@@ -86,8 +84,6 @@ def make(random, kind):
 def owners(random, m, size):
     """At random, uneven with empty parts, or all on one rank."""
     kind = random.integers(3)
-    if kind == 0:
-        return random.integers(0, size, m)
     if kind == 1:
         return np.minimum(random.geometric(0.6, m) - 1, size - 1) // 2 * 2 % size
-    return np.full(m, random.integers(size))
+    return random.integers(0, size, m) if kind == 0 else np.full(m, random.integers(size))

@@ -1,10 +1,13 @@
-"""Under mpirun: the p2p scheme's products and its data movement against the serial matrix.
+"""Under mpirun: products and halos by all transports and precisions, against the serial matrix.
 
-Many cases in one launch: directed graphs with isolated vertices, uneven and empty parts, both
-directions, all normalisations, all kernels, expand and fold, buffers of a few bytes.
-A case is a folder for graphs (see cases.py), and gives the number of cases that agree.
+They move the bytes that were predicted, give the same bits by every transport and with any number
+of threads, and differ from the serial ones by what rounding may do. Graphs are directed and
+symmetric, parts uneven, one empty, or all in one; ranks of one node, and of two where there are
+enough of them (that they are two is pretended). A case (see cases.py) is a folder for graphs, and
+whether messages are rounded.
 """
 
+import contextlib
 import dataclasses
 import sys
 from itertools import product
@@ -13,12 +16,15 @@ from unittest import mock
 
 import numpy as np
 
+from gcnmpi.core.precision import FORMATS
+from gcnmpi.core.volume import Volume
 from gcnmpi.halo import node_memory
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi import comm as mpi
 from gcnmpi.nn.compile.on_scheme import program_on
 from gcnmpi.options.config import from_table
 from gcnmpi.options.kernel import resolve
+from gcnmpi.options.scheme import TRANSPORTS
 from gcnmpi.run import problem as problem_module
 from gcnmpi.run.problem import open_problem
 from partition.graph.aggregation import aggregation_matrix
@@ -29,7 +35,9 @@ sys.path.append(str(Path(__file__).parents[2]))
 from stored_graphs import graph_of, store, store_parts
 
 N = 61
-STEPS = {1: 5, 2: 3, 3: 3, 4: 5, 7: 9}  # of the cases, by the number of ranks
+STEPS = {2: 4, 3: 8, 4: 13}  # of the cases, by the number of ranks
+WIDTHS = ((1, True), (40, True), (6, False))  # and whether there is room for the halo beside
+PLACE = Place(1)
 
 
 def random_graph(kind: str) -> Graph:
@@ -55,11 +63,11 @@ def assignments(k: int) -> dict[str, np.ndarray]:
     }
 
 
-def prepare(folder: Path, k: int, mixed: bool = False) -> None:
-    for kind in ("directed", "mirrored", "symmetric"):
+def prepare(folder: Path, k: int) -> None:
+    for kind in ("directed", "symmetric"):
         path = store(folder / f"{kind}-{k}.graph", random_graph(kind))
         for name, parts in assignments(k).items():
-            store_parts(path, name, parts, k, mixed)
+            store_parts(path, name, parts, k)
 
 
 def rows_too():
@@ -81,92 +89,126 @@ def two_nodes():
     return mock.patch.object(node_memory, "node_of", node_of)
 
 
-def check(comm, path: Path, name: str, table: dict, max_buffer_mb: float) -> None:
-    loading = {"max_buffer_mb": max_buffer_mb}
-    config = from_table({"dtype": "float64", "loading": loading, **table})
-    with rows_too():
-        problem = open_problem(comm, path, name, config)
+def results(
+    comm, path: Path, name: str, epochs: int = 1, /, **tables
+) -> tuple[list[np.ndarray], Volume]:
+    """The results of products, and of halos there and back, and the volume that they moved."""
+    rows = tables["scheme"].get("exchange") != "mixed"
+    with rows_too() if rows else contextlib.nullcontext():
+        problem = open_problem(comm, path, name, from_table(tables))
     scheme, traffic = problem.scheme, problem.runtime.traffic
-    place = Place(1)
-    own = scheme.block(place, 1).rows
-    matrix = aggregation_matrix(
-        open_graph(path).graph,
-        problem.source.direction,
-        config.graph.self_loops,
-        config.graph.normalize,
-    )
-    rng = np.random.default_rng(1)
-    for width in (1, 5):
-        whole = rng.standard_normal((N, width))
-        for label, function, serial, exchanged in (
-            ("aggregate", scheme.aggregate, matrix @ whole, True),
-            ("aggregate_t", scheme.aggregate_t, matrix.T @ whole, True),
-            ("aggregate", scheme.aggregate, matrix @ whole, False),
-            ("aggregate_t", scheme.aggregate_t, matrix.T @ whole, False),
-        ):
-            x, out = scheme.empty(place, width, exchanged), scheme.empty(place, width).array
-            x.array[...] = whole[own]
-            with traffic.during("case"):
+    own, rng, found = scheme.block(PLACE, 1).rows, np.random.default_rng(3), []
+    matrix = aggregation_matrix(open_graph(path).graph, "in", True, "sym")
+    exact, matrices = "comm" not in tables, []  # exchanges live as long as these
+
+    def moved(epoch, width, *labels):
+        """Whether what is done meanwhile is as predicted."""
+
+        @contextlib.contextmanager
+        def counted():
+            with traffic.during("case", epoch, measured=not exact):
                 before = traffic["case"]
-                function(1, x, out)
-                moved = traffic["case"] + before * -1
-            what = f"{path.name} {name} {table} {label} width {width} rank {comm.rank}"
-            np.testing.assert_allclose(out, serial[own], atol=1e-12, err_msg=what)
-            volume = scheme.volume(label, 1, width)
-            assert moved == volume, (what, moved, volume)
-    # Whole rows of neighbours, and their adjoint: <expand x, y> = <x, fold y>.
-    whole, halo = rng.standard_normal((N, 2)), scheme.halo
-    x, gradient = halo.empty(place, 2), halo.gradient(place, 2)
-    back = scheme.empty(place, 2).array
-    x.array[...] = whole[own]
-    y = np.random.default_rng(comm.rank).standard_normal(gradient.whole.shape)
-    gradient.whole[...] = y
-    sums = []
-    for label, function in (("expand", lambda: halo.expand(x)),
-                            ("fold", lambda: halo.fold(gradient, back))):  # fmt: skip
-        with traffic.during("case"):
-            before = traffic["case"]
-            rows = function()
-            moved = traffic["case"] + before * -1
-        assert moved == scheme.volume(label, 1, 2), (what, label, moved)
-        if label == "expand":
-            np.testing.assert_array_equal(rows, whole[halo.ids])
-            sums.append(np.sum(rows * y))
-    sums = np.array([*sums, np.sum(x.array * back)])
-    scheme.reduce(sums)
-    np.testing.assert_allclose(sums[0], sums[1], rtol=1e-12)
-    # Rows come to their owners, and go back to the original order.
-    features = open_graph(path).graph.features
-    rows = scheme.load(place, features)
-    np.testing.assert_array_equal(rows, features[own])
-    mine = mpi.slice_of(N, comm.rank, comm.size)
-    np.testing.assert_array_equal(scheme.original(place, rows, 3), features[mine])
+                yield
+                apart = traffic["case"] + before * -1
+                for label in labels:
+                    apart += scheme.volume(label, 1, width) * -1
+                assert apart == Volume(), (path.name, name, tables, labels, apart)
+
+        return counted()
+
+    for epoch, (width, exchanged) in product(range(1, epochs + 1), WIDTHS):
+        x, out = scheme.empty(PLACE, width, exchanged), scheme.empty(PLACE, width).array
+        matrices.append(x)
+        for label in ("aggregate", "aggregate_t", "aggregate_t", "aggregate"):
+            whole = rng.standard_normal((N, width))
+            x.array[...] = whole[own]
+            with moved(epoch, width, label):
+                getattr(scheme, label)(1, x, out)
+            found.append(out.copy())
+            x.array.fill(np.nan)  # others may still be reading: they must not see what comes next
+            serial = (matrix if label == "aggregate" else matrix.T) @ whole
+            assert not exact or np.allclose(out, serial[own], atol=1e-5), (tables, label)
+        if rows and exchanged:
+            gradient, back = scheme.halo.gradient(PLACE, width), scheme.empty(PLACE, width).array
+            x.array[...] = whole[own]
+            with moved(epoch, width, "expand", "fold"):
+                found.append(scheme.halo.expand(x).copy())
+                gradient.whole[...] = found[-1]
+                scheme.halo.fold(gradient, back)
+            found.append(back.copy())
+            np.testing.assert_array_equal(found[-2][: len(own)], x.array)
+            right = whole[scheme.halo.ids].astype(back.dtype)
+            assert not exact or (found[-2] == right).all()
+    return found, traffic["case"]
 
 
-def of_case(comm, folder: str) -> int:
-    folder = Path(folder)
+def same(got: list[np.ndarray], expected: list[np.ndarray], *what) -> None:
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(one, other, err_msg=str(what))
+
+
+def check_transports(comm, path: Path, name: str, options: dict, pretended: bool = False) -> None:
+    """All transports against persistent messages."""
+    expected, all_sent = results(comm, path, name, kernel="scipy", scheme=options)
+    on_hosts = [(name, 1) for name in TRANSPORTS if name != "nccl"]
+    for transport, chunks in [*on_hosts, ("persistent", 3), ("shared", 3)]:
+        table = options | {"transport": transport, "progress_chunks": chunks}
+        if transport == "shared" and options.get("exchange") == "mixed":
+            continue  # sums are not read in memory
+        got, moved = results(comm, path, name, kernel="scipy", scheme=table)
+        same(got, expected, path.name, name, table)
+        if transport != "shared":
+            assert moved == all_sent
+        elif not pretended and options["name"] == "p2p":
+            assert (moved.sent, moved.received, moved.messages) == (0, 0, 0)
+        assert moved.received + moved.shared == all_sent.received
+
+
+def check_rounded(
+    comm, path: Path, name: str, options: dict, turn: int = 0, pretended: bool = False
+) -> None:
+    """All precisions against the exact result, and all ways of one against each other."""
+    best, others = resolve("auto")[0], ("isend", "neighbor", "alltoallv", "onesided")
+    exact, _ = results(comm, path, name, 2, kernel=best, scheme=options)
+    for number, precision in enumerate(FORMATS):
+
+        def rounded(number=number, precision=precision, threads=1, **more):
+            tables = {"kernel": best, "comm": {"precision": precision}, "threads": threads}
+            return results(comm, path, name, 2, scheme=options | more, **tables)[0]
+
+        first = rounded()
+        for one, other in zip(first, exact, strict=True):
+            # A sum has no more than some 60 terms of size 1; each may be a step away.
+            assert np.abs(one - other).max(initial=0) <= 60 * FORMATS[precision].error(1) * 8
+        same(rounded(threads=3), first, precision, "threads")
+        if not pretended:
+            same(rounded(transport=others[(turn + number) % 4]), first, precision, "transport")
+            if options.get("exchange") != "mixed":  # sums are not read in memory
+                same(rounded(transport="shared"), exact, precision, "shared")
+
+
+def of_case(comm, case: tuple[str, bool]) -> None:
+    folder, rounds = Path(case[0]), case[1]
+    check = check_rounded if rounds else check_transports
     mpi.from_root(comm, lambda: prepare(folder, comm.size))
-    # The normalisation does not depend on the kernel.
-    best, _ = resolve("auto")
-    arithmetic = (("scipy", "sym"), (best, "row"), ("scipy", "none"), ("graphblas", "sym"))
     cases = [
-        (kind, name, kernel, normalize, direction, backward)
-        for kind, name, (kernel, normalize), direction, backward in product(
-            ("directed", "mirrored", "symmetric"),
-            assignments(comm.size),
-            arithmetic,
-            ("in", "out"),
+        (kind, name, {"name": "p2p", "backward": backward, "exchange": exchange})
+        for exchange, kind, name, backward in product(
+            ("rows", "mixed"), ("directed", "symmetric"), assignments(comm.size),
             ("fold", "expand"),
         )
         if (kind, backward) != ("directed", "expand")
-    ]
-    # Every 3rd, 5th … case, so that all values of each occur; others on another number of ranks.
-    step = STEPS[comm.size]
-    cases = cases[comm.size % step :: step]
-    for number, (kind, name, kernel, normalize, direction, backward) in enumerate(cases):
-        graph = {"normalize": normalize, "direction": direction, "self_loops": name != "random"}
-        table = {"kernel": kernel, "graph": graph, "scheme": {"backward": backward}}
-        # In buffers of one row every message is one, which takes long.
-        buffer = 1e-4 if number % 9 == 0 else 1e-2
-        check(comm, folder / f"{kind}-{comm.size}.graph", name, table, buffer)
-    return len(cases)
+    ][:: STEPS[comm.size]]  # fmt: skip
+    for number, (kind, name, options) in enumerate(cases):
+        more = {"turn": number} if rounds else {}
+        check(comm, folder / f"{kind}-{comm.size}.graph", name, options, **more)
+    if comm.size == 4:
+        # Copies: exchanges within process columns, and copies that stay equal.
+        mpi.from_root(comm, lambda: prepare(folder, 2))
+        for kind, exchange in (("directed", "mixed"), ("symmetric", "rows")):
+            replicated = {"name": "replicated", "replication": 2, "exchange": exchange}
+            check(comm, folder / f"{kind}-2.graph", "random", replicated)
+    if comm.size > 2:
+        kind, name, options = cases[0]
+        with two_nodes():  # only rows between nodes are rounded
+            check(comm, folder / f"{kind}-{comm.size}.graph", name, options, pretended=True)

@@ -7,21 +7,21 @@ same bits, and the words that it said; and how runs were refused that do not bel
 
 import shutil
 from pathlib import Path
+from unittest import mock
 
 from gcnmpi.propagation.checkpoint import Checkpoints
 from gcnmpi.propagation.running import propagate
 from gcnmpi.propagation.settings import asked_for
 from partition.errors import UserError
 
+# Settings, and the checkpoints that are written before the end.
 METHODS = {
-    "pagerank": ("pagerank", ["tolerance=1e-12"], 5),
-    "laplacian-eigenvectors": (
-        "laplacian-eigenvectors", ["count=6", "block=2", "degree=3"], 12
-    ),
-    "prone, power iterations": ("embed", ["method=prone", "dimension=6"], 3),
-    "prone, filter": ("embed", ["method=prone", "dimension=6"], 9),
-    "randsvd": ("embed", ["method=randsvd", "dimension=6"], 2),
-}  # fmt: skip
+    "pagerank": ("tolerance=1e-12", 5),
+    "laplacian-eigenvectors": ("count=6 block=2 degree=3", 12),
+    "embed, power iterations": ("method=prone dimension=6", 3),
+    "embed, filter": ("method=prone dimension=6", 9),
+    "embed, randsvd": ("method=randsvd dimension=6", 2),
+}
 
 
 class Interrupted(Exception):
@@ -30,92 +30,87 @@ class Interrupted(Exception):
 
 def of_case(comm, folder: str) -> dict:
     folder, said = Path(folder), []
+    kept, save = folder / "kept", Checkpoints.save
 
-    def run(name, settings, graph="symmetric", partition=f"p{comm.size}", force=False):
+    def run(name, words, graph="symmetric", partition=f"p{comm.size}", force=False, keeps=True):
         said.clear()
-        asked = asked_for(name, ["threads=1", *settings])
-        (folder / "kept").mkdir(exist_ok=True)  # as the command does, which claims it
-        given = asked, None, said.append, force
+        kept.mkdir(exist_ok=True)  # as the command does, which claims it
+        given = [f"checkpoint={kept}", "every=0"] if keeps else []
+        asked = asked_for(name.partition(",")[0], ["threads=1", *words.split(), *given])
         try:
-            return propagate(comm, folder / f"{graph}.graph", partition, *given)
+            return propagate(
+                comm, folder / f"{graph}.graph", partition, asked, None, said.append, force
+            )
         except UserError as error:
             return str(error)
+        finally:
+            comm.Barrier()
 
-    def values(done):
-        return [done.values, *done.outcome.arrays.values()] if comm.rank == 0 else []
-
-    save, kept = Checkpoints.save, ["checkpoint=" + str(folder / "kept"), "every=0"]
-
-    def interrupt(name, settings, most):
+    def interrupt(name, words, most):
         """Run until so many checkpoints are written."""
-        count = 0
+        calls = []
 
         def stop(self, *arguments):
-            nonlocal count
             save(self, *arguments)
-            count += 1
-            if count == most:
+            calls.append(1)
+            if len(calls) == most:
                 raise Interrupted
 
         if comm.rank == 0:
-            shutil.rmtree(folder / "kept", ignore_errors=True)
+            shutil.rmtree(kept, ignore_errors=True)
         comm.Barrier()
-        Checkpoints.save = stop
-        try:
-            run(name, [*settings, *kept])
-        except Interrupted:
-            return
-        finally:
-            Checkpoints.save = save
-            comm.Barrier()
+        with mock.patch.object(Checkpoints, "save", stop):
+            try:
+                run(name, words)
+            except Interrupted:
+                return
         raise AssertionError(f"{name} ended before")
 
-    results = {"methods": {}, "refused": {}}
-    for title, (name, settings, most) in METHODS.items():
-        whole = values(run(name, settings))
-        interrupt(name, settings, most)
-        before = len(list((folder / "kept").iterdir()))
-        comm.Barrier()
-        resumed = run(name, [*settings, *kept])
-        pairs = zip(whole, values(resumed), strict=True)
-        same = all(first.tobytes() == second.tobytes() for first, second in pairs)
-        results["methods"][title] = [bool(same), before, said[:]]
-        comm.Barrier()
+    def same(one, other):
+        arrays = [[done.values, *done.outcome.arrays.values()] for done in (one, other)]
+        return comm.rank > 0 or all(
+            a.tobytes() == b.tobytes() for a, b in zip(*arrays, strict=True)
+        )
 
-    name, settings, _ = METHODS["pagerank"]
-    interrupt(name, settings, 5)
-    newest = folder / "kept" / "step-000005"
+    results = {"methods": {}, "refused": {}}
+    for name, (words, most) in METHODS.items():
+        whole = run(name, words, keeps=False)
+        interrupt(name, words, most)
+        before = len(list(kept.iterdir()))
+        comm.Barrier()
+        results["methods"][name] = [same(whole, run(name, words)), before, said[:]]
+
+    name, (words, most) = next(iter(METHODS.items()))
+    whole = run(name, words, keeps=False)
+    interrupt(name, words, most)
     cases = {
-        "option": (name, [*settings, "damping=0.5"], {}),
-        "method": ("laplacian-eigenvectors", [], {}),
-        "matrix": (name, [*settings, "graph.direction=out"], {}),
-        "dtype": (name, [*settings, "dtype=float32"], {}),
-        "graph": (name, settings, {"graph": "other"}),
-        "rounding": (name, [*settings, "loading.order=none"], {}),
-        "partition": (name, settings, {"partition": "q"}),
+        "option": (name, f"{words} damping=0.5", {}),
+        "method": ("laplacian-eigenvectors", "", {}),
+        "matrix": (name, f"{words} graph.direction=out", {}),
+        "dtype": (name, f"{words} dtype=float32", {}),
+        "graph": (name, words, {"graph": "other"}),
+        "rounding": (name, f"{words} loading.order=none", {}),
+        "partition": (name, words, {"partition": "q"}),
     }
-    for title, (method, words, where) in cases.items():
-        results["refused"][title] = comm.allgather(str(run(method, [*words, *kept], **where))[:400])
-    forced = run(name, [*settings, "loading.order=none", *kept], force=True)
+    for title, (method, given, where) in cases.items():
+        results["refused"][title] = comm.allgather(str(run(method, given, **where))[:400])
+    forced = run(name, f"{words} loading.order=none", force=True)
     results["forced"] = [list(forced.warnings), 0 if comm.rank else float(forced.values.sum())]
 
     # The newest is damaged; then both are. The leftovers of a killed run are removed.
-    whole = values(run(name, settings))
-    interrupt(name, settings, 5)
+    interrupt(name, words, most)
     if comm.rank == 0:
-        with open(newest / "x.npy", "r+b") as file:
+        with open(kept / "step-000005" / "x.npy", "r+b") as file:
             file.seek(200)
             file.write(b"\x07\x07\x07")
-        (folder / "kept" / ".step-000006.tmp").mkdir()
+        (kept / ".step-000006.tmp").mkdir()
     comm.Barrier()
-    done = run(name, [*settings, *kept])
-    same = all(a.tobytes() == b.tobytes() for a, b in zip(whole, values(done), strict=True))
-    left = [path.name for path in (folder / "kept").glob(".*.tmp")]
-    results["damaged"] = [same, list(done.warnings), left]
+    done = run(name, words)
+    left = [path.name for path in kept.glob(".*.tmp")]
+    results["damaged"] = [same(whole, done), list(done.warnings), left]
     comm.Barrier()
-    if comm.rank == 0:
-        for path in (folder / "kept").glob("step-*"):
-            (path / "manifest.json").unlink()
+    for path in kept.glob("step-*") if comm.rank == 0 else ():
+        (path / "manifest.json").unlink()
     comm.Barrier()
-    results["all damaged"] = comm.allgather(str(run(name, [*settings, *kept])))
+    results["all damaged"] = comm.allgather(str(run(name, words)))
     return results

@@ -17,11 +17,6 @@ def fail():
 
 comm = world()
 match sys.argv[1]:
-    case "on all ranks":
-        told(comm, fail)
-    case "a mistake":
-        with agreed(comm):
-            raise UserError("a mistake of the user's", "a hint")
     case "a mistake of some":
         if comm.rank == 1:
             with agreed(MPI.COMM_SELF):

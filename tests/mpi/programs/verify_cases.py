@@ -14,6 +14,7 @@ import numpy as np
 from gcnmpi.core.timing import Traffic
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.product import HaloProduct
+from gcnmpi.halo.rows import BroadcastHalo
 from gcnmpi.layout import placing
 from gcnmpi.nn import loss
 from gcnmpi.nn.model import Model
@@ -22,163 +23,121 @@ from gcnmpi.options.kernel import KERNELS, resolve
 from gcnmpi.proof import verify as proof
 from gcnmpi.schemes.row_scheme import RowScheme
 
-WEIGHT = "convs.0.lin.weight"
+WEIGHT, KERNEL = "convs.0.lin.weight", KERNELS.get(resolve("auto")[0])
 
 
 def of_case(comm, case):
     config = load_config(None, ("dtype=float64",), over=case["settings"])
-    fault = FAULTS[case["fault"]](comm) if "fault" in case else contextlib.nullcontext()
-    directions = mock.patch.object(proof, "DIRECTIONS", case.get("directions", 1))
-    with fault, directions:
+    fault = contextlib.nullcontext()
+    if case.get("fault", "nothing") != "nothing":  # the case itself has one
+        holder, name, make = FAULTS[case["fault"]]
+        fault = mock.patch.object(holder, name, make(getattr(holder, name), comm))
+    with fault, mock.patch.object(proof, "DIRECTIONS", case.get("directions", 1)):
         found = proof.verify(comm, case["graph"], case["partition"], config)
     names = [check.name for check in found.checks]
     missed = [check.name for check in found.checks if not check.ok]
     return {"code": int(not found.ok), "missed": missed, "checks": names}
 
 
-def wrapping(cls, name, make):
-    """Replace ``cls.name`` by ``make(what it was)``."""
-    return mock.patch.object(cls, name, make(getattr(cls, name)))
+# Each is given what it takes the place of, and the communicator.
 
 
-def fold_overwrites(comm):
+def fold_overwrites(fold, comm):
     """Rows that several ranks contribute to keep the last contribution only."""
 
-    def make(fold):
-        def overwriting(self, matrix, x, out, epilogue):
-            fold(self, matrix, x, out, epilogue)
-            exchange = self._exchange_of(x)
-            out[self._plan.send_rows] = exchange.packed
+    def overwriting(self, matrix, x, out, epilogue):
+        fold(self, matrix, x, out, epilogue)
+        out[self._plan.send_rows] = self._exchange_of(x).packed
 
-        return overwriting
-
-    return wrapping(HaloProduct, "_fold", make)
+    return overwriting
 
 
-def byte_not_counted(comm):
-    def make(count):
+def not_counted(rank, lost, purposes):
+    """The rank loses it in every exchange for one of these purposes, and rank 0 gains it."""
+
+    def make(count, comm):
         def short(self, volume, purpose=None):
-            lost = comm.rank == 1 and self.purpose == "train" and purpose is None
-            count(self, volume + Volume(-lost), purpose)
+            more = (comm.rank == 0) - (comm.rank == rank)
+            counts = self.purpose in purposes and purpose is None
+            count(self, volume + lost * more if counts else volume, purpose)
 
         return short
 
-    return wrapping(Traffic, "count", make)
+    return make
 
 
-def not_counted(comm, lost):
-    """Rank 2 loses something of every exchange but those before the first epoch."""
+def fold_of_halo_twice(fold, comm):
+    def doubled(self, gradient, out):
+        fold(self, gradient, out)
+        out *= 2
 
-    def make(count):
-        def short(self, volume, purpose=None):
-            loses = comm.rank == 2 and self.purpose != "setup" and purpose is None
-            count(self, volume + lost * -1 if loses else volume, purpose)
-
-        return short
-
-    return wrapping(Traffic, "count", make)
+    return doubled
 
 
-def message_not_counted(comm):
-    return not_counted(comm, Volume(messages=1))
-
-
-def reading_not_counted(comm):
-    return not_counted(comm, Volume(shared=1))
-
-
-def row_too_many(comm):
+def row_too_many(by_owner, comm):
     """One rank asks for a row of another that it does not need: harmless, but not minimal."""
-    by_owner = placing.by_owner
 
     def greedy(halo, parts):
         foreign = np.setdiff1d(np.flatnonzero(parts != comm.rank), halo)
-        if comm.rank == 2:
-            halo = np.sort(np.append(halo, foreign[:1].astype(halo.dtype)))
-        return by_owner(halo, parts)
+        more = foreign[: int(comm.rank == 2)].astype(halo.dtype)
+        return by_owner(np.sort(np.append(halo, more)), parts)
 
-    return mock.patch.object(placing, "by_owner", greedy)
-
-
-def other_initial_weight(comm):
-    def make(initial):
-        def perturbed(self):
-            for name, array in initial(self):
-                array = np.array(array)
-                array.flat[0] += 1e-6 * (name == WEIGHT)
-                yield name, array
-
-        return perturbed
-
-    return wrapping(Model, "_initial", make)
+    return greedy
 
 
-def gradient_counted_twice(comm):
+def other_initial_weight(initial, comm):
+    def perturbed(self):
+        for name, array in initial(self):
+            array = np.array(array)
+            array.flat[0] += 1e-6 * (name == WEIGHT)
+            yield name, array
+
+    return perturbed
+
+
+def gradient_counted_twice(backward, comm):
     """Every rank's contribution to the first weight counted once more for each other rank."""
 
-    def make(backward):
-        def scaled(self, epoch):
-            backward(self, epoch)
-            self.gradients[WEIGHT][...] *= comm.size
+    def scaled(self, epoch):
+        backward(self, epoch)
+        self.gradients[WEIGHT][...] *= comm.size
 
-        return scaled
-
-    return wrapping(Model, "backward", make)
+    return scaled
 
 
-def rows_not_in_original_order(comm):
-    def make(original):
-        return lambda self, place, rows, width: original(self, place, rows[::-1].copy(), width)
-
-    return wrapping(RowScheme, "original", make)
-
-
-def one_more_right(comm):
-    count = loss.RightPredictions.__call__
-
-    def generous(*arguments):
-        return count(*arguments) + (comm.rank == 0)
-
-    return mock.patch.object(loss.RightPredictions, "__call__", generous)
-
-
-def adam_without_correction(comm):
-    def make(step):
-        return lambda self, of: step(self, dataclasses.replace(of, step=1000))
-
-    return wrapping(KERNELS.get(resolve("auto")[0]), "adam_step", make)
-
-
-def adam_wrong_in_float32(comm):
-    """Steps in float32 of a relative error that a curve in float32 would not show."""
-
-    def make(step):
-        def inexact(self, of):
-            lr = of.lr * (1 + 5e-6 * (self.dtype == np.float32))
-            step(self, dataclasses.replace(of, lr=lr))
-
-        return inexact
-
-    return wrapping(KERNELS.get(resolve("auto")[0]), "adam_step", make)
-
-
-def loss_of_rank_zero(comm):
-    def make(call):
-        return lambda self, logits, grad: call(self, logits, grad) * (comm.rank == 0)
-
-    return wrapping(loss.SoftmaxCrossEntropy, "__call__", make)
-
-
-def nothing(comm):
-    """No fault in the program: the case itself has one."""
-    return contextlib.nullcontext()
-
-
-FAULTS = {
-    function.__name__: function
-    for function in (
-        fold_overwrites, byte_not_counted, message_not_counted, reading_not_counted, row_too_many,
-        other_initial_weight, gradient_counted_twice, rows_not_in_original_order, one_more_right,
-        adam_without_correction, adam_wrong_in_float32, loss_of_rank_zero, nothing,
+def stepping(change):
+    return lambda step, comm: (
+        lambda self, of: step(self, dataclasses.replace(of, **change(self, of)))
     )
+
+
+def reversed_rows(original, comm):
+    return lambda self, place, rows, width: original(self, place, rows[::-1].copy(), width)
+
+
+def one_more_right(count, comm):
+    return lambda *given: count(*given) + (comm.rank == 0)
+
+
+def loss_of_rank_zero(call, comm):
+    return lambda self, logits, grad: call(self, logits, grad) * (comm.rank == 0)
+
+
+BOTH = ("train", "eval")
+FAULTS = {
+    "fold_overwrites": (HaloProduct, "_fold", fold_overwrites),
+    "fold_of_halo_twice": (BroadcastHalo, "fold", fold_of_halo_twice),
+    "byte_not_counted": (Traffic, "count", not_counted(1, Volume(1), BOTH[:1])),
+    "message_not_counted": (Traffic, "count", not_counted(2, Volume(messages=1), BOTH)),
+    "reading_not_counted": (Traffic, "count", not_counted(2, Volume(shared=1), BOTH)),
+    "row_too_many": (placing, "by_owner", row_too_many),
+    "other_initial_weight": (Model, "_initial", other_initial_weight),
+    "gradient_counted_twice": (Model, "backward", gradient_counted_twice),
+    "rows_not_in_original_order": (RowScheme, "original", reversed_rows),
+    "one_more_right": (loss.RightPredictions, "__call__", one_more_right),
+    "adam_without_correction": (KERNEL, "adam_step", stepping(lambda self, of: {"step": 1000})),
+    # Steps in float32 of a relative error that a curve in float32 would not show.
+    "adam_wrong_in_float32": (KERNEL, "adam_step", stepping(
+        lambda self, of: {"lr": of.lr * (1 + 5e-6 * (self.dtype == np.float32))})),
+    "loss_of_rank_zero": (loss.SoftmaxCrossEntropy, "__call__", loss_of_rank_zero),
 }  # fmt: skip
