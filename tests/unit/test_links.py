@@ -67,10 +67,8 @@ def test_a_split_is_disjoint_complete_and_of_the_sizes_asked_for(graph, directed
     expected = pairs_in(graph, directed)
     # Parallel arcs are one pair.
     twice = {"indptr": 2 * graph.indptr, "indices": np.repeat(graph.indices, 2), "parallel": True}
-    made, again = (
-        split_pairs(of, shares, seed, directed, negatives=0, twins=())
-        for of in (graph, replace(graph, **twice))
-    )
+    both = graph, replace(graph, **twice)
+    made, again = (split_pairs(of, shares, seed, directed, negatives=0, twins=()) for of in both)
     found = [as_tuples(made.positives[mask]) for mask in MASKS]
     assert [as_tuples(again.positives[mask]) for mask in MASKS] == found
     assert sorted(pair for each in found for pair in each) == sorted(expected)

@@ -43,10 +43,8 @@ def test_connectivity_is_the_volume_of_the_batches(case, direction, options, bat
     with pytest.MonkeyPatch.context() as patch:  # merging often or once makes no difference
         patch.setattr(stochastic, "PENDING_PINS", pending)
         model = stochastic_model(graph, direction, seed=7, batches=batches, **options)
-    connectivity = sum(
-        cost * (len(set(parts[list(pins)].tolist())) - 1)
-        for (_, pins), cost in nets_of(model).items()
-    )
+    lambdas = {net: len(set(parts[list(net[1])].tolist())) for net in nets_of(model)}
+    connectivity = sum(cost * (lambdas[net] - 1) for net, cost in nets_of(model).items())
     name, size, fanouts = (options[key] for key in ("sampler", "batch", "fanouts"))
     sampler = make_sampler(name, graph.n, size, stream_seed(7, MODEL), fanouts)
     side, volume, nets = sides(graph, direction, sampler.side), 0, 0
