@@ -862,3 +862,12 @@ def test_what_is_refused(tmp_path, linked):
     ):
         assert told in refused("pairs", linked, *words)
     refuses("has no edge_label_index", pairs_of, 1, 2, 3, graph_id="", directed=False)
+
+
+def test_an_npz_of_all_masks(tmp_path, linked):
+    arrays = {"train": PAIRS["train"], "valid": PAIRS["val"], "test": PAIRS["test"].T}
+    np.savez(tmp_path / "all.npz", test_negatives=NEGATIVES["test"], **arrays)
+    run("pairs", linked, "--from", tmp_path / "all.npz")
+    found = read_pairs(linked, "links")
+    same(found, "positives", PAIRS)
+    same(found, "negatives", {"test": NEGATIVES["test"]})

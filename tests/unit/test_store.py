@@ -436,7 +436,7 @@ def test_files_of_an_earlier_version_give_the_same_numbers(version, tmp_path):
 N = 1000
 LABELS = np.random.default_rng(0).integers(-1, 5, N).astype(np.int32)
 GRAPH = replace(from_arcs(N, [(0, 1)]), labels=LABELS)
-KNOWN = LABELS >= 0
+KNOWN, SEEDS = LABELS >= 0, st.integers(0, 2**64 - 1)
 
 
 def sizes(masks):
@@ -481,12 +481,7 @@ def test_targets_count_as_labels():
     refuses("needs a graph with classes", draw_masks, graph, RandomSplit("per-class:1,1,1"))
 
 
-@given(
-    n=st.integers(1, 60),
-    shares=st.tuples(*[st.integers(1, 33)] * 3),
-    splits=st.integers(1, 3),
-    seed=st.integers(0, 2**64 - 1),
-)
+@given(st.integers(1, 60), st.tuples(*[st.integers(1, 33)] * 3), st.integers(1, 3), SEEDS)
 def test_masks_never_overlap(n, shares, splits, seed):
     labels = np.arange(n, dtype=np.int32) % 3
     graph = replace(from_arcs(n, []), labels=labels)
