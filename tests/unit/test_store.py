@@ -753,6 +753,7 @@ MISTAKES = [
     ({"ranges": {"train": [(0, 9), (8, 12)]}}, "step 8 is twice in train"),
     ({"ranges": {"train": [(0, 9)], "val": [(8, 12)]}}, "step 8 is in train and in val"),
     ({"ranges": {"train": [(9, 9)]}}, "9:9 of train is not within the 20 steps"),
+    ({"ranges": {"train": [(9, 21)]}}, "9:21 of train is not within the 20 steps"),
     ({"ranges": {"val": [(0, 9)]}}, "no step to train on"),
     ({"states": np.ones((STEPS, FIVE), bool)}, "states are bool, no numbers"),
     ({"states": "states.npy"}, "no numbers"),
