@@ -90,8 +90,10 @@ def test_the_number_of_nets_and_batches():
 MISTAKES = [
     ({"theta": -0.1}, "theta = -0.1"),
     ({"delta": 1.0}, "delta = 1"),
+    ({"delta": 0.0}, "delta = 0"),
     ({"batches": -1}, "batches = -1"),
     ({"batch": 201}, "a batch of 201 vertices"),
+    ({"batch": 0}, "a batch of 0 vertices"),
     ({"fanouts": "2"}, "has no fan-outs"),
     ({"sampler": "neighbor", "fanouts": "2;3"}, "fan-outs '2;3'"),
     ({"theta": 1e-7}, "choose a larger theta"),

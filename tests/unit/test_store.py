@@ -123,6 +123,7 @@ def test_ids_are_those_of_the_structure_and_of_what_belongs_to_the_vertices():
 
 NUMBERS = [
     ("indices", 3, 12, r"indices.npy has a vertex outside 0\.\.11"),
+    ("indices", 3, -1, r"indices.npy has a vertex outside 0\.\.11"),
     ("indices", 1, 0, "the targets of a vertex in indices.npy do not increase"),
     ("indptr", 5, 10**12, "indptr.npy does not increase"),
     ("indptr", 0, 1, "indptr.npy goes from 1 to"),
