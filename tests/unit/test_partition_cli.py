@@ -97,7 +97,6 @@ MISTAKES = {
     f"{ADD} gp -k 2 --objective km1": "unknown objective",
     f"{ADD} gp -k 2 --set x": "not of the form OPTION=VALUE",
     f"{ADD} gp -k 2 --set seed=1": "option of its own",
-    "remove DEMO x": "unknown partition",
     "synth sbm x.txt": "ends in .graph",
     "synth bter x.graph --like DEMO --min-degree 3": "--min-degree is of a power law",
     "synth bter x.graph -n 10 --factor 9": "hint: take more vertices",
@@ -108,7 +107,6 @@ MISTAKES = {
     f"{ADD} gp -k 2 --mapping flat": "--ranks-per-node",
     f"{ADD} rp -k 2 --imbalance 0.1": "does not balance",
     f"{ADD} block -k 2 --seed 1": "nothing is random",
-    "export-model DEMO x --format metis --seed 1": "nothing is random",
     f"{ADD} gp -k 2 --imbalance 3": "0.03 for 3 percent",
 }
 
