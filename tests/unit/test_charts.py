@@ -183,6 +183,8 @@ def test_partitions_that_are_there_are_not_made_again(graphs, rows):
     assert (lines, volumes[0]) == ([], volumes[1])
     add_partition(graphs[0], "gp", 2, imbalance=0.5, name="gp-2")
     refuses("made with imbalance", study, graphs[:1], [Recipe("gp", "gp")], [2])
+    study(graphs[:1], block, [2], direction="out")
+    assert "block-2-out" in list_partitions(graphs[0])
 
 
 def test_the_table_and_the_csv(rows, tmp_path):

@@ -67,10 +67,8 @@ def test_a_split_is_disjoint_complete_and_of_the_sizes_asked_for(graph, directed
     expected = pairs_in(graph, directed)
     # Parallel arcs are one pair.
     twice = {"indptr": 2 * graph.indptr, "indices": np.repeat(graph.indices, 2), "parallel": True}
-    made, again = (
-        split_pairs(of, shares, seed, directed, negatives=0, twins=())
-        for of in (graph, replace(graph, **twice))
-    )
+    both = graph, replace(graph, **twice)
+    made, again = (split_pairs(of, shares, seed, directed, negatives=0, twins=()) for of in both)
     found = [as_tuples(made.positives[mask]) for mask in MASKS]
     assert [as_tuples(again.positives[mask]) for mask in MASKS] == found
     assert sorted(pair for each in found for pair in each) == sorted(expected)
@@ -237,6 +235,7 @@ def test_sets_that_are_refused(path):
         ({"graph_id": "0" * 32}, "another graph"),
         ({"name": "a/b"}, "not a valid name"),
         ({"seed": 2**63}, "is outside"),
+        ({"seed": -1}, "seed -1 is outside"),
         ({"replaced": "first"}, "replaced is 'first'"),
         (positives("test", [1, 50]), r"test has the vertex 50: the graph has 0\.\.49"),
         (positives("test", [-1, 1]), "the vertex -1"),
@@ -264,8 +263,6 @@ def test_the_commands_that_know_pairs(path):
     listed = as_json("list", path)
     assert [(one["kind"], one["name"]) for one in listed] == [("pairs", "both"), ("pairs", "links")]
     assert as_json("info", path, "links") == facts
-    for words in (["info", path, "links"], ["info", path], ["list", path]):
-        assert "links" in run(*words).stdout
     assert as_json("remove", path, "links")["removed"] == ["links"]
     assert list_pairs(path) == ["both"]
 
@@ -864,3 +861,12 @@ def test_what_is_refused(tmp_path, linked):
     ):
         assert told in refused("pairs", linked, *words)
     refuses("has no edge_label_index", pairs_of, 1, 2, 3, graph_id="", directed=False)
+
+
+def test_an_npz_of_all_masks(tmp_path, linked):
+    arrays = {"train": PAIRS["train"], "valid": PAIRS["val"], "test": PAIRS["test"].T}
+    np.savez(tmp_path / "all.npz", test_negatives=NEGATIVES["test"], **arrays)
+    run("pairs", linked, "--from", tmp_path / "all.npz")
+    found = read_pairs(linked, "links")
+    same(found, "positives", PAIRS)
+    same(found, "negatives", {"test": NEGATIVES["test"]})

@@ -118,7 +118,6 @@ def test_too_little_memory_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(on_disk, "arcs_at_once", lambda memory, n: 2)
     message = refused("import", "e.txt", "g.graph", "--memory", "1G")
     assert "vertex 0 has 3 arcs, which are sorted at once" in message
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["e.mtx", "e.txt"]
 
 
 def test_the_disk_has_room_for_an_array_before_anything_is_written_to_it(tmp_path):

@@ -91,14 +91,12 @@ def test_synth(demo, tmp_path):
 ADD = "add DEMO --model"
 MISTAKES = {
     "info none.graph": "error: there is no graph folder none.graph\n  hint: gcn-partition",
-    "info DEMO hp-4": "has no partition 'hp-4'",
     f"{ADD} hp -k 0": "error: k = 0",
     f"{ADD} hp -k 201": "201 parts, but demo has 200 vertices",
     f"{ADD} blok -k 2": "hint: did you mean 'block'?",
     f"{ADD} gp -k 2 --objective km1": "unknown objective",
     f"{ADD} gp -k 2 --set x": "not of the form OPTION=VALUE",
     f"{ADD} gp -k 2 --set seed=1": "option of its own",
-    "remove DEMO x": "unknown partition",
     "synth sbm x.txt": "ends in .graph",
     "synth bter x.graph --like DEMO --min-degree 3": "--min-degree is of a power law",
     "synth bter x.graph -n 10 --factor 9": "hint: take more vertices",
@@ -106,12 +104,9 @@ MISTAKES = {
     f"{ADD} gp -k 2 -k 3": "error: --parts is given twice",
     "add DEMO --model=gp -k2 --objective=vol --set=objective=cut": "give one of them",
     "add DEMO --model=rp -k2 --weigh=total=1 --weigh=total=2": "total is given twice",
-    f"{ADD} metis -k 2": "hint: METIS is gp",
-    f"{ADD} PaToH -k 2": "hint: export-model writes its files",
     f"{ADD} gp -k 2 --mapping flat": "--ranks-per-node",
     f"{ADD} rp -k 2 --imbalance 0.1": "does not balance",
     f"{ADD} block -k 2 --seed 1": "nothing is random",
-    "export-model DEMO x --format metis --seed 1": "nothing is random",
     f"{ADD} gp -k 2 --imbalance 3": "0.03 for 3 percent",
 }
 

@@ -271,6 +271,7 @@ METIS = {
     "2 1 1\n2 0\n1 0\n": "line 2: a weight",
     "2 1 1\n2\n1 1\n": "line 2: vertex 1 has 1 numbers",
     "2 0\n2\n1\n": "announces 0 edges",
+    "2 2\n2\n1\n": "announces 2 edges",
     "2 1\n2\nx\n": "line 3: 'x' is not whole numbers",
     "2 1\n9999999999999999999\n1\n": "line 2",
 }
@@ -518,11 +519,13 @@ def test_labels_that_are_no_classes_are_targets(tmp_path):
 SPOILED = [  # a file, its lines, and what is told
     ("edge_index_dict.npz", [1], "vertices of several types"),
     ("num-node-list.csv.gz", [2, 3], "holds 2 graphs"),
+    ("num-node-list.csv.gz", [0], "without vertices"),
     ("num-node-list.csv.gz", [10**15], "of memory"),
     ("edge.csv.gz", [[0, 9]] * 5, "a vertex outside 0..4"),
     ("edge.csv.gz", [["x", 9]] * 5, "not an integer"),
     ("edge.csv.gz", [[0, 1]], "has 1 arcs, 5 are announced"),
     ("node-feat.csv.gz", X[:3], "has 3 rows"),
+    ("node-label.csv.gz", [0] * 7, "more rows than the graph"),
     ("node-feat.csv.gz", [["nan", 1]] * 5, "not finite"),
     ("node-feat.csv.gz", [["a", 1]] * 5, "line 1: .a,1.: .a. in column 1 is not a"),
     ("num-node-list.csv.gz", None, "there is no file"),

@@ -121,8 +121,7 @@ def test_never_worse_and_balanced(case, objective):
 
 def score(metrics, objective: Objective) -> float:
     figures = metrics.volume, max(metrics.send_rows), max(metrics.recv_rows), metrics.messages
-    of = objective
-    weights = of.total, of.max_send, of.max_recv, of.messages
+    weights = objective.total, objective.max_send, objective.max_recv, objective.messages
     return sum(weight * np.log1p(each) for weight, each in zip(weights, figures, strict=True))
 
 
@@ -147,6 +146,9 @@ def test_finds_planted_communities_in_balance_whatever_the_start(communities):
     assert np.array_equal(first, refine(model, start, 8, imbalance=0.05, effort=0.3, seed=5))
     assert not np.array_equal(first, refine(model, start, 8, imbalance=0.05, effort=0.3, seed=6))
     assert np.array_equal(even, random_parts(communities.n, 8)), "the start is left as it is"
+    # A part takes what just fits.
+    model = hypergraph_model(from_arcs(4, [(0, 1), (1, 0), (2, 3), (3, 2)]))
+    assert refine(model, np.array([0, 0, 0, 1]), 2, imbalance=0).tolist() == [0, 0, 1, 1]
 
 
 def test_a_deadline_ends_it_and_is_told_of(communities):

@@ -68,7 +68,6 @@ def test_features_of_one_width_are_those_of_all_vertices(tmp_path):
     assert manifest.source["attached"] == {"features/venue": "x.npy"}
     for given, told in (("papers", "vertex type 'papers'"), ("paper", "has 4 vertices, its feat")):
         assert told in refused("attach", path, "--features", f"{given}={file}")
-    run("check", path)
     run("attach", path, "--features", "random:3")
     manifest = open_graph(path).manifest
     assert (manifest.features, manifest.type_features) == (3, {})

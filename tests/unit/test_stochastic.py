@@ -43,10 +43,8 @@ def test_connectivity_is_the_volume_of_the_batches(case, direction, options, bat
     with pytest.MonkeyPatch.context() as patch:  # merging often or once makes no difference
         patch.setattr(stochastic, "PENDING_PINS", pending)
         model = stochastic_model(graph, direction, seed=7, batches=batches, **options)
-    connectivity = sum(
-        cost * (len(set(parts[list(pins)].tolist())) - 1)
-        for (_, pins), cost in nets_of(model).items()
-    )
+    lambdas = {net: len(set(parts[list(net[1])].tolist())) for net in nets_of(model)}
+    connectivity = sum(cost * (lambdas[net] - 1) for net, cost in nets_of(model).items())
     name, size, fanouts = (options[key] for key in ("sampler", "batch", "fanouts"))
     sampler = make_sampler(name, graph.n, size, stream_seed(7, MODEL), fanouts)
     side, volume, nets = sides(graph, direction, sampler.side), 0, 0
@@ -92,8 +90,10 @@ def test_the_number_of_nets_and_batches():
 MISTAKES = [
     ({"theta": -0.1}, "theta = -0.1"),
     ({"delta": 1.0}, "delta = 1"),
+    ({"delta": 0.0}, "delta = 0"),
     ({"batches": -1}, "batches = -1"),
     ({"batch": 201}, "a batch of 201 vertices"),
+    ({"batch": 0}, "a batch of 0 vertices"),
     ({"fanouts": "2"}, "has no fan-outs"),
     ({"sampler": "neighbor", "fanouts": "2;3"}, "fan-outs '2;3'"),
     ({"theta": 1e-7}, "choose a larger theta"),
