@@ -174,7 +174,6 @@ MODELS = {
     "gat": {"hidden": [4, 4], "heads": 2, "out_heads": 3},
     "gatv2": {"hidden": [4, 4], "heads": 4, "linear_after": True},
     "gcnii": {"hidden": [4], "layers": 3},
-    "appnp": {"hidden": [6, 4]},
     "sgc": {},
     "sign": {"hidden": [4], "hops": 2},
     "mlp": {"hidden": [6, 6], "residual": "identity", "norm": "layer"},
