@@ -4,6 +4,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from command_line import run
 from refusals import refuses
 
 from gcnmpi.cli.main import cli
@@ -53,6 +54,7 @@ def test_the_files_that_come_along_are_valid(path):
 
 def test_they_are_taken_by_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    assert run("config", "gcn", program=cli).stdout == (FOLDER / "gcn.toml").read_text()
     for name in ("gat", "tuned/cora-gat"):
         assert load_config(name) == load_config((FOLDER / name).with_suffix(".toml"))
         assert read_config(None, network=name)[0].model.name == "gat"
