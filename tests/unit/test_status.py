@@ -70,7 +70,6 @@ NOBODY = "true"  # squeue knows no job
     ("records", "answers", "state", "says"),
     [
         ([], {"squeue": QUEUED}, "queued", "queued, job 7 PENDING (Resources)"),
-        ([], {"squeue": RUNNING}, "loading", "loading, job 7 RUNNING"),
         (["start", "one"], {"squeue": RUNNING}, "running", "last written to 3 min ago"),
         (["start", "stop"], {"squeue": QUEUED}, "stopped", "stopped, job 7 PENDING"),
         (["start", "stop"], {"squeue": RUNNING}, "loading", ""),
