@@ -11,20 +11,12 @@ from gcnmpi.core.volume import NOTHING
 from gcnmpi.options.scheme import ReplicatedOptions
 from gcnmpi.schemes import bcast, replicated
 from gcnmpi.schemes.bcast import BroadcastForecast
-from gcnmpi.schemes.block_rows import copy_of, share
+from gcnmpi.schemes.block_rows import share
 from gcnmpi.schemes.forecast import Facts
 from gcnmpi.schemes.replicated import NeededForecast
 from partition.graph.metrics import measure
 
 N = 50
-
-
-def test_every_stage_is_in_the_share_of_one_copy():
-    for count, copies in ((1, 1), (1, 3), (5, 3), (7, 2), (12, 4), (3, 8)):
-        shares = [share(count, copies, copy) for copy in range(copies)]
-        assert [stage for part in shares for stage in part] == list(range(count))
-        assert max(map(len, shares)) - min(map(len, shares)) <= 1
-        assert all(stage in shares[copy_of(count, copies, stage)] for stage in range(count))
 
 
 @pytest.mark.parametrize(

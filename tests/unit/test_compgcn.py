@@ -14,11 +14,13 @@ from gcnmpi.nn.initial import initial
 from gcnmpi.nn.operators.dense import Linear
 from gcnmpi.nn.state import to_state
 from gcnmpi.options.config import from_table
+from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.ranking import Setting, rank_schemes
 from gcnmpi.proof.oracle import Problem
 from gcnmpi.run.weights import read_weights
 from partition.graph.graph import arcs
 from partition.graph.relations import Relation, Schema
-from partition.graph.store import write_graph
+from partition.graph.store import open_graph, write_graph
 from partition.graph.typed import inputs_of
 from partition.importing.typed import build_typed
 
@@ -221,6 +223,22 @@ def test_the_branches_are_all_metapaths(target, hops, reverse):
         if isinstance(operator, Linear) and operator.weight.startswith("lins.")
     ]
     assert sorted_rows(values[i] for i in of_branches) == sorted_rows(expected)
+
+
+OF_TYPES = [
+    {"name": "hetero", "convolution": "gat"}, {"name": "hetero", "relation_reduction": "mean"},
+    {"name": "hgt", "heads": 2}, {"name": "rgat", "heads": 2},
+    {"name": "sehgnn", "target": "paper"}, {"name": "compgcn", "composition": "corr"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("model", OF_TYPES, ids=str)
+def test_networks_of_types_are_priced(model, tmp_path):
+    write_graph(tmp_path / "g.graph", typed_graph(), source={})
+    config = from_table({"model": {"hidden": [4, 4]} | model})
+    setting = Setting(open_graph(tmp_path / "g.graph"), config, Machine(), ranks_per_node=1)
+    ranked, _ = rank_schemes(setting, 2, schemes=["p2p", "bcast"])
+    assert [one.cost.seconds > 0 for one in ranked] == [True, True]
 
 
 def test_what_does_not_fit_is_refused(tmp_path):

@@ -6,7 +6,8 @@ import scipy.sparse as sp
 from refusals import refuses
 
 from gcnmpi.kernels import rows
-from gcnmpi.kernels.scaled import scales
+from gcnmpi.kernels.scaled import ScaledPattern, scales
+from gcnmpi.options.kernel import KERNELS
 from partition.graph.aggregation import normalised
 
 WAYS = ["numpy", "compiled"] if rows._native is not None else ["numpy"]
@@ -136,3 +137,25 @@ def test_numbers_of_rows_and_columns_give_the_values(random, normalize):
     values = normalised(np.ones(32 * 32), degree[row], degree[column], normalize)
     there = degree[row] > 0  # rows without a degree have no entries
     np.testing.assert_allclose((left[row] * right[column])[there], values[there], rtol=1e-15)
+
+
+@pytest.mark.skipif(rows._native is None, reason="the native kernel is not built")
+def test_products_without_values(random):
+    """Of all entries, of those of own columns and of others, of some rows, and transposed."""
+    given = matrix(random, 25, 40)
+    left, right = random.random(25), random.random(40)
+    given.data = left[np.repeat(np.arange(25), np.diff(given.indptr))] * right[given.indices]
+    whole = ScaledPattern.of(given.indptr.astype(np.int64), given.indices, 40, left, right)
+    kernel, x, y = KERNELS.get("native")(np.float64), *map(random.random, ((40, 11), (25, 11)))
+    scaled, found, back = right[:, np.newaxis] * x, kernel.empty(25, 11), kernel.empty(40, 11)
+    for own in (0, 13, 40):
+        first, others = whole.halves(own)
+        assert first.nnz + others.nnz == whole.nnz == given.nnz
+        kernel.spmm(kernel.sparse(first), scaled[:own].copy(), found)
+        kernel.spmm(kernel.sparse(others), scaled[own:].copy(), found, accumulate=True)
+        kernel.spmm(kernel.sparse(whole.rows(5, 9)), scaled, found[5:9])
+        np.testing.assert_allclose(found, given @ x, rtol=1e-12)
+    turned = whole.transposed()
+    kernel.spmm(kernel.sparse(turned), turned.right[:, np.newaxis] * y, back)
+    np.testing.assert_allclose(back, given.T @ y, rtol=1e-12)
+    assert (whole.pattern() != (given != 0)).nnz == 0

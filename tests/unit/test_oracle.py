@@ -7,7 +7,6 @@ import pytest
 from stored_graphs import graph_of, small_graph
 from test_rng import scalar_hash
 
-from gcnmpi.nn.operators.neighbours import Attend
 from gcnmpi.nn.state import to_state
 from gcnmpi.options.config import from_table, load_config
 from gcnmpi.proof import checks, oracle, rules
@@ -80,7 +79,6 @@ def test_the_gradient_is_the_slope_of_the_loss(model):
 
 
 def test_dropout_decides_by_the_hash_and_only_in_training():
-    """Of vertices and columns, or of target, source and head."""
     run, shape = rules.Pass(None, None, seed=0, epoch=7, moments={}), (14, 5)
     numbers = [np.arange(n) for n in shape]
     factors = rules.keeps(run, 3, 0.4, *numbers)
@@ -88,16 +86,6 @@ def test_dropout_decides_by_the_hash_and_only_in_training():
         kept = scalar_hash(seed=0, epoch=7, layer=3, vertex=i, column=j) >= round(0.4 * 2**32)
         assert factors[i, j] == (1 / 0.6 if kept else 0.0)
     assert rules.keeps(rules.Pass(None, None, 0, None, {}), 3, 0.4, *numbers) == 1.0
-    p, heads, stream = 0.3, 2, 99
-    operator = Attend((0,), 4, 1, heads, 0.2, p, stream, "a", "b")
-    problem = oracle.Problem(small_graph("directed"), "in", config(model={"name": "gat"}))
-    run, n = rules.Pass(problem.matrix, problem.arcs, 5, 8, {}), problem.matrix.shape[0]
-    for head in range(heads):
-        found = rules.Attention(head, operator, np.ones((n, 2)), np.zeros(problem.matrix.nnz), run)
-        for i in range(n):
-            columns = problem.matrix.indices[slice(*problem.matrix.indptr[i : i + 2])].tolist()
-            kept = [scalar_hash(5, 8, stream, i, j * heads + head) >= p * 2**32 for j in columns]
-            assert found.value[i] == pytest.approx(np.mean(kept) / (1 - p))
 
 
 def test_arrays_are_as_far_apart_as_their_largest_numbers_say():

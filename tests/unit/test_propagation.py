@@ -43,8 +43,6 @@ def test_mistakes_in_words():
         ("sgc", ["damping=0.5"], "damping is an option of pagerank, not of sgc"),
         ("sgc", ["hops=two"], "such as --set hops=2"),
         ("sgc", ["hops=1", "hops=2"], "given twice"),
-        ("sgc", ["hops"], "not of the form key=value"),
-        ("sgc", ["schem.name=p2p"], "unknown"),
         ("sgc", ["train.epochs=3"], "has no effect on a propagation"),
         ("sgc", ["train.split=3"], "train.split has no effect on sgc"),
         ("pagerank", ["graph.feature_norm=row"], "graph.feature_norm has no effect on pagerank"),

@@ -14,7 +14,7 @@ from small_graphs import make_folder
 from gcnmpi.options.config import from_table, read_config
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.planner.auto import resolved_grid
-from gcnmpi.planner.by_ranks import crossovers, table
+from gcnmpi.planner.by_ranks import counted_rows, crossovers, table
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Setting, rank_schemes
 from gcnmpi.run.checkpoint import flat
@@ -177,10 +177,19 @@ def test_the_crossover_holds_up_to_the_largest_number_of_ranks():
         {"partition": "hp", "other": "summa", "from_ranks": 64, "compared": 64},
         {"partition": "hp", "other": "bcast", "from_ranks": None, "compared": 64},
     ]
-    lines = table(rows).splitlines()
-    assert lines[0] == "| scheme | partition | | P = 4 | P = 16 | P = 64 |"
-    assert "| p2p | hp | predicted | 1e-05 | 8e-06 | 7e-06 |" in lines
-    assert "| summa |  | counted | 1e-06 |  |  |" in lines
+    assert "| p2p | hp | predicted | 1e-05 | 8e-06 | 7e-06 |\n" in table(rows)
+
+
+def test_records_of_runs_are_counted(tmp_path):
+    file = tmp_path / "bench.jsonl"
+    line = {"scheme": "summa", "options": {"grid": "2x2"}, "partition": None, "ranks": 4,
+            "received": 7, "messages": 3, "seconds": 0.5}  # fmt: skip
+    lines = [json.dumps(each) for each in (line, line | {"skipped": "no"})]
+    file.write_text("\n".join(["a word of mpirun", *lines]))
+    (found,) = counted_rows([file])
+    assert (found["options"], found["received"], found["source"]) == ("grid 2x2", 7, "counted")
+    file.write_text('{"other": 1}\n')
+    refuses("bench-schemes --json", counted_rows, [file])
 
 
 def test_the_command(path, tmp_path):

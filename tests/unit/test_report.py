@@ -102,12 +102,6 @@ def test_pairs_of_seeds_are_said_once_and_all_metrics_have_means(tmp_path, capsy
     assert capsys.readouterr().out.splitlines()[-3].split()[:2] == ["task.pairs", "runs"]
 
 
-def test_a_run_that_did_not_finish_is_refused(tmp_path):
-    run = write_run(tmp_path / "run", finished=False)
-    refuses(r"did not finish \(last epoch 1\)", print_runs, [run], as_json=False)
-    refuses("cannot read", print_runs, [tmp_path / "nowhere"], as_json=False)
-
-
 def test_a_folder_stands_for_all_runs_below_it(tmp_path, capsys):
     for name in ("a/one", "a/b/two"):
         write_run(tmp_path / name)

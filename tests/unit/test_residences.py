@@ -3,10 +3,12 @@
 import errno
 import os
 from dataclasses import replace
+from itertools import cycle, product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from axes import ALL
 from refusals import raising, refuses
 from small_arcs import SmallRun, check_oracle
 
@@ -22,6 +24,7 @@ from gcnmpi.planner.ranking import Candidate, Setting
 from partition.graph.store import open_graph, write_graph
 from partition.importing.synthetic import rmat
 
+BOTH = ("scipy", "native")
 DROPPED = {"hidden": [8, 6], "dropout": 0.5}
 NETWORKS = {
     "gcn": DROPPED | {"norm": "batch", "residual": "linear", "jk": "cat", "activation": "gelu"},
@@ -91,8 +94,10 @@ def test_whatever_leaves_memory_no_bit_changes(case, blocks, tmp_path, monkeypat
     assert not [*tmp_path.iterdir()]  # a file without a name
 
 
-@pytest.mark.parametrize("kernel", ["scipy", "native"])
-@pytest.mark.parametrize("case", NETWORKS)
+OF_KERNELS = product(NETWORKS, BOTH) if ALL else zip(NETWORKS, cycle(BOTH))
+
+
+@pytest.mark.parametrize(("case", "kernel"), [*OF_KERNELS])
 def test_the_oracle_gives_the_same(case, kernel, monkeypatch):
     """Of all rows at once, and block by block and slice by slice."""
     check_oracle(run_of(case, kernel=kernel))
@@ -133,6 +138,15 @@ def test_rows_stay_as_memory_has_room_for_them(path, monkeypatch):
         assert limit - 512 * 64 * 4 < cost.memory <= limit
         assert whole.seconds < cost.seconds < before.seconds
         before = cost
+
+
+def test_as_much_of_the_states_of_arcs_is_kept_as_a_rank_may_take(path):
+    model = {"name": "mgn", "hidden": [16], "layers": 4}
+    names = ["all", "states:1", "states:2", "least"]
+    sizes = [planned(path, name, **model)[1].memory for name in names]
+    assert sizes == sorted({*sizes}, reverse=True)
+    for name, size in zip(names, sizes, strict=True):
+        assert planned(path, f"{size}B", **model)[0] == name
 
 
 def test_the_least_is_what_it_says_and_less_memory_takes_more_time(path):
