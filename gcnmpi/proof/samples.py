@@ -198,7 +198,8 @@ def moments_of(samples: SampleSet) -> tuple[np.ndarray, np.ndarray]:
     numbers = np.concatenate([np.asarray(a, np.float64) for a in arrays], axis=2)
     rows = numbers.reshape(-1, numbers.shape[2])
     deviation = np.nanstd(rows, axis=0)
-    return np.nanmean(rows, axis=0), np.where(deviation > 1e-12, deviation, 1.0)
+    mean = np.nan_to_num(np.nanmean(rows, axis=0))  # 0 of a column that none of them knows
+    return mean, np.where(deviation > 1e-12, deviation, 1.0)
 
 
 def _of(scale: np.ndarray | float, samples: SampleSet, targets: bool) -> np.ndarray | float:

@@ -44,7 +44,7 @@ CASES = {
     "mixed": "scheme.exchange=mixed model.hidden=5,7",
     "plateau": "train.schedule=plateau train.plateau_patience=0 train.epochs=5 train.lr=0.1 "
     "task.metrics=mae,r2 train.optimizer=sgd",
-    "unknown": "task.samples=unknown task.batch=8 train.epochs=1",
+    "unknown": "task.samples=unknown task.batch=8 train.epochs=1 task.metrics=r2,rmse",
 }
 TYPED = {
     "rgcn": "model.dropout=0.2", "hetero": "model.norm=batch", "compgcn": "", "hgt": "",
@@ -72,6 +72,7 @@ def folder(tmp_path_factory):
     targets = rng.normal(size=(STEPS, N, 3)).astype(np.float32)
     write_samples(path, "targets", states.astype(np.float32), targets, ranges, made="drawn")
     states[:, :, 0] = states[12] = np.nan  # a column, and the targets of a step
+    states[19, 5, 0] = 7  # of which a single one is known
     write_samples(path, "unknown", states, None, ranges, made="drawn")
     states[1:] = np.nan  # the first step is read, and never predicted
     write_samples(path, "nothing", states, None, ranges, made="drawn")

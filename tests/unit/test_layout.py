@@ -6,6 +6,7 @@ Ruff checks that modules, classes and functions say what they are.
 from __future__ import annotations
 
 import ast
+import doctest
 import re
 import sys
 import tomllib
@@ -66,6 +67,9 @@ def parsed(path: Path) -> ast.Module:
 
 def module_name(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+EXAMPLES = [path for path in FILES if "    >>> " in path.read_text(encoding="utf-8")]
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -151,6 +155,14 @@ def test_every_entry_of_a_registry_resolves_or_names_its_extra():
             # The native kernel needs no extra, but a compiler when gcnmpi is installed.
             if missing is not None and not missing.startswith("was not built"):
                 assert registry.extras[name] in extras, (registry.kind, name)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=module_name)
+def test_the_examples_of_docstrings_are_true(path):
+    if "torch" in path.parts:
+        pytest.importorskip("torch", reason="PyTorch is not installed")
+    failed, attempted = doctest.testmod(import_module(module_name(path)))
+    assert (failed, attempted > 0) == (0, True)
 
 
 def test_extras_are_installed_from_a_checkout():

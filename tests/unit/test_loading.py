@@ -1,22 +1,11 @@
 """Loading, what of it needs no ranks."""
 
-import doctest
-
 import numpy as np
 import pytest
 from traced import takes_less_than
 
-from gcnmpi.kernels import rows
 from gcnmpi.kernels.rows import permute_rows
-from gcnmpi.layout import entries, pattern
 from gcnmpi.layout.loading import RowNormalised, row_normalised
-
-
-@pytest.mark.parametrize("module", [rows, pattern, entries])
-def test_the_examples(module):
-    failed, attempted = doctest.testmod(module)
-    assert attempted > 0
-    assert not failed
 
 
 @pytest.mark.parametrize("shape", [(0,), (1,), (99,), (0, 3), (7, 0), (99, 1), (99, 16), (99, 35)])
