@@ -8,6 +8,7 @@ page.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -83,8 +84,9 @@ def verified(
         of_each("final weights", weights, expected.weights, in_weights),
     ]
     for name, value in expected.errors.items():
-        if (found := last.get(name)) is not None:
-            checks.append(Check(name, abs(found - value) / (value or 1.0), in_weights))
+        found = last.get(name)
+        error = math.nan if found is None else abs(found - value) / (abs(value) or 1.0)
+        checks.append(Check(name, error, in_weights))
     checks += traffic_checks(result.end)
     if rounded is not None:
         checks += rounded_checks(asked, rounded, result)
