@@ -1,7 +1,10 @@
 """Models and matrices of graphs, the memory that they take, and made-up graphs."""
 
 import inspect
+import json
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -268,6 +271,30 @@ def folder(tmp_path_factory):
     """The folder of a graph with hubs."""
     path = tmp_path_factory.mktemp("memory") / "g.graph"
     return make_folder(path, rmat(15, 700_000, seed=1), direction="out")
+
+
+MEASURED = """
+import json, sys
+from partition.pipeline.adding import add_partition
+from partition.resident import taken
+said = []
+add_partition(sys.argv[1], sys.argv[2], 8, name="m", direction="out", memory=1e12,
+              report=said.append, overwrite=True)
+print(json.dumps({"taken": taken(), "said": said}))
+"""
+
+
+def test_forecasts_are_upper_bounds_and_near(folder):
+    """Not below what is taken, and at most two and a half times as much."""
+    for model in ("rp", "gp"):
+        command = [sys.executable, "-c", MEASURED, str(folder), model]
+        found = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+        own, other = found["taken"]
+        forecast = found["said"][0].split(": ", 2)[2].split(", ")
+        peak = max(float(part.rsplit(" ", 1)[1]) for part in forecast) * 1e9
+        assert max(own, other) <= peak <= 2.5 * (own + other)
+        told = found["said"][1].removeprefix("memory: taken ").split(" GB")[0]
+        assert float(told) == pytest.approx(own / 1e9, abs=0.01)  # it is said before the end
 
 
 def test_what_fits_is_chosen():
