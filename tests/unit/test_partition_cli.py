@@ -1,5 +1,6 @@
 """The command line gcn-partition, from the outside."""
 
+import numpy as np
 import pytest
 from command_line import as_json, refused, run
 from refusals import raising, refuses
@@ -54,6 +55,43 @@ def test_a_session(demo):
     assert metis["options"]["objective"]["choices"] == ["cut", "vol"]
     for words in (["list", demo], ["models"], ["compare", demo], ["info", demo, "hp-3-s4"]):
         run(*words)
+
+
+COUNTED = {"n", "nnz", "vertices", "arcs", "positives", "candidates", "steps", "volume", "max_send"}
+
+
+def counts(value, key=""):
+    """The numbers under the keys of COUNTED, at any depth; of exchanges in one direction."""
+    if isinstance(value, dict):
+        for name, part in value.items():
+            if name not in ("out", "metrics", "mixed", "by_relation", "by_relation_summary"):
+                yield from counts(part, key if key in COUNTED else name)
+    elif isinstance(value, list):
+        for part in value:
+            yield from counts(part, key)
+    elif key in COUNTED and isinstance(value, int):
+        yield f"{value:,}"
+
+
+def test_tables_have_the_numbers_of_json(tmp_path, monkeypatch):
+    """Of types, relations, partitions, pairs and samples."""
+    path, states = tmp_path / "g.graph", tmp_path / "states.npy"
+    np.save(states, np.zeros((200, 1617, 2)))
+    relations = "author-writes-paper:2900,paper-cites-paper:4000"
+    run("synth", "hetero", path, "--types", "paper:1300:8,author:317:0", "--relations", relations)
+    run("add", path, "--model", "rp", "-k", 3)
+    run("pairs", path, "--candidates", 150)
+    run("samples", path, "--states", states)
+    monkeypatch.setenv("COLUMNS", "300")
+    names = ("rp-3",), ("links",), ("samples",)
+    for words in (
+        ("list", path),
+        ("compare", path),
+        *(("info", path, *more) for more in ((), *names)),
+    ):
+        said, found = run(*words).stdout, list(counts(as_json(*words)))
+        assert found, words
+        assert not [number for number in found if number not in said], words
 
 
 def test_a_partition_that_is_there_need_not_be_made(demo, tmp_path):
