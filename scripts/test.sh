@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The tests of every change: a virtual environment with the test extra, then pytest; it starts the MPI tests under
 # mpirun itself, with 1 to 4 ranks and more. Arguments go to pytest; --quick is for everyday work:
-# the unit tests but the slow ones, and a few launches, in about two minutes on two cores.
+# the unit tests but the slow ones, and a few launches, in a minute on two cores.
 set -euo pipefail
 . "$(dirname "$0")/environment.sh" test
 # Two files of tests at a time: most tests wait for launchers and single processes. More would

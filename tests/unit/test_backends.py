@@ -25,13 +25,14 @@ from partition.pipeline.portfolio import add_best
 from partition.pipeline.solving import make_parts
 from partition.refinement.objective import Objective
 
+pytestmark = pytest.mark.slow
+
 
 def variants():
     """Every model with every tool and objective; those whose library is missing are skipped."""
     missing = TOOLS.available()
     for model, tool in ((m, tool) for m in MODELS for tool in MODELS[m].tools):
         marks = [pytest.mark.skip(reason=missing[tool])] if missing[tool] else []
-        marks += [pytest.mark.slow] if model in ("mg", "shp") else []
         yield pytest.param(model, tool, {}, id=f"{model}-{tool}", marks=marks)
         options = {} if missing[tool] else TOOLS.get(tool).options
         objective = options.get("objective", Option("", ""))

@@ -83,6 +83,7 @@ def test_a_batch_of_everything_moves_what_a_full_batch_moves(path, scheme, size)
     assert len(batches.batches.drawn) == 1
 
 
+@pytest.mark.slow
 def test_groups_of_ranks_by_hand(path):
     some = setting(path, "train.batches=vertex,50")  # six batches
     groups = Groups(some, ["tensor3d"])

@@ -227,6 +227,7 @@ def check_network(network):
     assert network.operators[-1].width == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(NETWORKS))
 def test_every_configuration_can_be_compiled(name):
     own = {*COMMON, *(key.removeprefix("model.") for key in NETWORKS.keys(name))}

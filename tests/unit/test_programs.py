@@ -33,6 +33,8 @@ from partition.graph.manifest import Manifest
 from partition.graph.store import StoredGraph, read_partition, write_graph
 from partition.pipeline.adding import add_partition
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent / "programs"
 FEATURES, CLASSES, OF_ARCS, RELATIONS = 12, 3, 4, 3
 

@@ -24,6 +24,8 @@ from gcnmpi.planner.ranking import Candidate, Setting
 from partition.graph.store import open_graph, write_graph
 from partition.importing.synthetic import rmat
 
+pytestmark = pytest.mark.slow
+
 BOTH = ("scipy", "native")
 DROPPED = {"hidden": [8, 6], "dropout": 0.5}
 NETWORKS = {

@@ -20,6 +20,8 @@ from partition.importing.synthetic import sbm
 from partition.locks import folder_lock
 from partition.pipeline.adding import add_partition
 
+pytestmark = pytest.mark.slow
+
 GROUPED = ("task.name=samples", "task.batch=4", "train.groups=2")
 
 
