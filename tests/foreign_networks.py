@@ -1,6 +1,6 @@
 """The networks of ``tests/foreign``: by the name of a file of weights, the text of [model].
 
-Those of DGL, which is no longer developed, are of version 2.1 with torch 2.2.
+DGL, which is no longer developed, wrote its files by version 2.1 with torch 2.2.
 """
 
 from pathlib import Path
