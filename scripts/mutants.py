@@ -34,6 +34,10 @@ ROOT = Path(__file__).resolve().parents[1]
 LISTS = ROOT / "tests" / "mutants"
 LIMIT = 900  # seconds; tests that do not end have noticed
 PREPARE = ". scripts/environment.sh test && exec "
+# Copies take nothing of an environment that is active here, such as its mpirun.
+PLACES = os.environ["PATH"].split(os.pathsep)
+OUTSIDE = {name: text for name, text in os.environ.items() if name not in ("VENV", "VIRTUAL_ENV")}
+OUTSIDE["PATH"] = os.pathsep.join(place for place in PLACES if place != f"{sys.prefix}/bin")
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,7 @@ def run_tests(root: Path, tests: tuple[str, ...], every: bool) -> tuple[int, str
     process = subprocess.Popen(
         ["bash", "-c", f'{PREPARE} "$@"', "bash", *words],
         cwd=root,
+        env=OUTSIDE,
         text=True,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -146,7 +151,8 @@ def results(faults: list[Fault], folder: Path, jobs: int, every: bool) -> Iterat
     copies: Queue[Path] = Queue()
     for number in range(jobs):
         copy = copied(folder / str(number))
-        subprocess.run(["bash", "-c", f"{PREPARE} true"], cwd=copy, check=True, stdout=sys.stderr)
+        prepare = ["bash", "-c", f"{PREPARE} true"]
+        subprocess.run(prepare, cwd=copy, env=OUTSIDE, check=True, stdout=sys.stderr)
         copies.put(copy)
 
     def one(fault: Fault) -> Found:
