@@ -12,7 +12,7 @@ fuzz() { python scripts/fuzz.py --seconds 600; }
 emulator() { python scripts/check_cuda.py --emulate; }
 layers() {
   python -c "import torch_geometric" 2> /dev/null || { echo "PyTorch Geometric is not installed"; return 0; }
-  python tests/differential/pyg.py --ranks 1,2,4
+  python tests/differential/compare.py
 }
 
 summary=()

@@ -1,4 +1,4 @@
-"""Loss, gradients and logits of a distributed run, for ``pyg.py`` and ``pairs.py`` to compare.
+"""Loss, gradients and logits of a distributed run, for ``compare.py``.
 
 Usage: mpirun -n P python tests/differential/engine.py GRAPH FOLDER …
 

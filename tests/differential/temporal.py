@@ -1,37 +1,28 @@
-"""Networks over time against PyTorch Geometric Temporal's layers, and rollouts against a loop.
+"""Networks over time in PyTorch Geometric Temporal's layers, and rollouts in a loop.
 
-Usage: python tests/differential/temporal.py [--ranks 1,2,4] [--only CASE]
-
-Compared are loss, gradients and logits, same weights in, as ``pyg.py`` does it, on graphs that are
-made: an undirected one with weights for Chebyshev convolutions, a directed one for all others.
-PyTorch Geometric Temporal has to be installed, or be found on the path; its modules are loaded one
-by one, as the package as a whole asks for more than they do. In its DCRNN, the diffusion is that of
-the paper, and in its STConv the norm that of this program. Networks are those of ``over_time.py``.
+The graphs are made: an undirected one with weights for Chebyshev convolutions, a directed one for
+all others. The modules of PyTorch Geometric Temporal are loaded one by one, as the package as a
+whole asks for more than they do. In its DCRNN, the diffusion is that of the paper, and in its
+STConv the norm that of this program. Networks are those of ``over_time.py``.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 import sys
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import click
+import layers
 import numpy as np
-
-try:
-    import torch
-    import torch_geometric.nn as pyg_nn
-    from torch.nn import Linear, Module, ModuleList
-except ImportError as error:
-    sys.exit(print(f"skipped: {error}"))
-
-from pyg import MeshGraphNet, Net, compared
+import torch
+import torch_geometric.nn as pyg
+from layers import Net, mesh_net, of_oracle  # noqa: F401 (of this part, too)
+from torch import Tensor
+from torch.nn import Linear, Module, ModuleList
 
 from gcnmpi.options.config import Config, from_table
 from gcnmpi.options.frames import Frames
@@ -41,8 +32,7 @@ from partition.graph.graph import Graph
 from partition.graph.store import write_graph
 
 FILE = Path(__file__).parents[1] / "over_time.py"
-N, FEATURES, CLASSES, TOLERANCE = 300, 6, 3, 1e-10
-Tensor = torch.Tensor
+N, FEATURES, CLASSES = 300, 6, 3
 CASES: dict[str, dict[str, Any]] = {
     "frames_gru": {"hidden": [8], "filter_size": 3},
     "frames_stgcn": {"hidden": [8], "filter_size": 3, "kernel_size": 2, "norm": "batch"},
@@ -58,62 +48,47 @@ UNDIRECTED = ("frames_gru", "frames_stgcn")
 def temporal(name: str) -> ModuleType:
     """A module of PyTorch Geometric Temporal, without its package."""
     package = importlib.util.find_spec("torch_geometric_temporal")
-    if package is None or package.submodule_search_locations is None:
-        sys.exit(print("skipped: there is no torch_geometric_temporal"))
     path = Path(package.submodule_search_locations[0], "nn", f"{name}.py")
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
     found = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(found)
     return found
 
 
-@click.command()
-@click.option("--ranks", default="0,1,2,4", help="0: the oracle.")
-@click.option("--only", multiple=True, default=[""], help="Cases whose name begins so.")
-def main(ranks: str, only: tuple[str, ...]) -> None:
-    """Compare all cases that are asked for, on each number of ranks."""
-    torch.set_default_dtype(torch.float64)
-    agree, counts = True, [*map(int, ranks.split(","))]
-    with tempfile.TemporaryDirectory() as scratch:
-        for kind in ("undirected", "directed"):
-            names = [n for n in CASES if n.startswith(only)]
-            names = [n for n in names if (n in UNDIRECTED) == (kind == "undirected")]
-            folder = made(Path(scratch) / f"{kind}.graph", kind == "undirected", counts)
-            configs = {name: config_of(name) for name in names}
-            agree &= not names or compared(folder, configs, counts, module_of)
-    sys.exit(0 if agree else 1)
-
-
-def made(path: Path, both_ways: bool, counts: list[int]) -> Path:
-    """A graph folder with weights and partitions; no vertex is its own neighbour."""
+def graphs(scratch: Path) -> Iterator[Path]:
+    """Graphs with weights; no vertex is its own neighbour."""
+    if importlib.util.find_spec("torch_geometric_temporal") is None:
+        return print("skipped: there is no torch_geometric_temporal")
     random = np.random.default_rng(3)
-    there = np.triu(random.random((N, N)) < 0.03, 1)
-    weights = there * random.uniform(0.5, 2, (N, N))
-    weights += weights.T if both_ways else (random.random((N, N)) < 0.01) * (1 - np.eye(N))
-    weights[-3:] = weights[:, -3:] = 0
-    source, target = np.nonzero(weights)
-    graph = Graph(
-        np.searchsorted(source, np.arange(N + 1)),
-        target.astype(np.int32),
-        weights=weights[source, target],
-        features=random.standard_normal((N, FEATURES)).astype(np.float32),
-        labels=random.integers(0, CLASSES, N).astype(np.int32),
-        masks={"train": random.random(N) < 0.6},
-        arc_data=ArcData(random.standard_normal((len(source), 2)).astype(np.float32)),
-    )
-    write_graph(path, graph, source={"generator": "temporal"})
-    for count in counts:
-        if count > 1:
-            words = [sys.executable, "-m", "partition", "add", path, "--model", "rp", "-k", count]
-            subprocess.run([*map(str, words)], check=True, stdout=subprocess.DEVNULL)
-    return path
+    for kind in ("undirected", "directed"):
+        weights = np.triu(random.random((N, N)) < 0.03, 1) * random.uniform(0.5, 2, (N, N))
+        other = (random.random((N, N)) < 0.01) * (1 - np.eye(N))
+        weights += weights.T if kind == "undirected" else other
+        weights[-3:] = weights[:, -3:] = 0
+        source, target = np.nonzero(weights)
+        graph = Graph(
+            np.searchsorted(source, np.arange(N + 1)),
+            target.astype(np.int32),
+            weights=weights[source, target],
+            features=random.standard_normal((N, FEATURES)).astype(np.float32),
+            labels=random.integers(0, CLASSES, N).astype(np.int32),
+            masks={"train": random.random(N) < 0.6},
+            arc_data=ArcData(random.standard_normal((len(source), 2)).astype(np.float32)),
+        )
+        write_graph(scratch / f"{kind}.graph", graph, source={"generator": kind})
+        yield scratch / f"{kind}.graph"
 
 
-def config_of(name: str) -> Config:
-    """The configuration of a case."""
-    return from_table({"dtype": "float64", "model": {"name": f"{FILE}:{name}"} | CASES[name]})
+def problem(folder: Path, graph: Graph, name: str) -> oracle.Problem | None:
+    """A case, on the graph that it is for."""
+    table = {"dtype": "float64", "model": {"name": f"{FILE}:{name}"} | CASES[name]}
+    fits = (name in UNDIRECTED) == (folder.stem == "undirected")
+    return oracle.Problem(graph, "in", from_table(table)) if fits else None
+
+
+def judge(graph: Graph, problem: oracle.Problem, weights: oracle.Weights) -> dict[str, Any]:
+    """Loss, gradients and logits, by the module of a case."""
+    return layers.judge(graph, problem, weights, module_of)
 
 
 def module_of(graph: Graph, problem: oracle.Problem) -> tuple[Module, list[Tensor]]:
@@ -180,7 +155,7 @@ class Stgcn(Module):
             blocks.append(block)
             d_in, left = width, left - 2 * (model.kernel_size - 1)
         self.blocks = ModuleList(blocks)
-        self.norms = ModuleList([pyg_nn.BatchNorm(width) for width in model.hidden])
+        self.norms = ModuleList([pyg.BatchNorm(width) for width in model.hidden])
         self.output = found.TemporalConv(d_in, d_in, left)
         self.linear = Linear(d_in, outputs)
 
@@ -270,9 +245,8 @@ def _gcn(graph: Graph, config: Config, frames: Frames) -> Module:
 
 
 def _mgn(graph: Graph, config: Config, frames: Frames) -> Module:
-    model, widths = config.model, (frames.step.features, graph.arc_data.width, 1)
-    blocks = model.hidden[0], len(model.hidden), model.mlp_layers, model.reduction
-    return Rolled(MeshGraphNet(widths, *blocks), frames, lambda net, x, e, _, arcs: net(x, e, arcs))
+    network = mesh_net(config.model, (frames.step.features, graph.arc_data.width, 1))
+    return Rolled(network, frames, lambda net, x, e, _, arcs: net(x, e, arcs))
 
 
 MODULES: dict[str, Callable[[Graph, Config, Frames], Module]] = {
@@ -289,7 +263,3 @@ FRAMES = {
     "rolled_given": Frames(FEATURES - 2 - GIVEN, 2, 1, rollout=CLASSES, rollout_gradient="last"),
     "rolled_mgn": Frames(FEATURES - 1, 1, 1, rollout=CLASSES, difference=True),
 }
-
-
-if __name__ == "__main__":
-    main()

@@ -22,7 +22,7 @@ from torch.nn import BatchNorm1d, Linear, ModuleList, ReLU, Sequential
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "differential"))
-from pyg import module_of  # noqa: E402 (found there only)
+from layers import module_of  # noqa: E402 (found there only)
 
 from gcnmpi.options.config import from_table  # noqa: E402
 from gcnmpi.proof import oracle  # noqa: E402

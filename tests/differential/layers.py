@@ -1,53 +1,39 @@
-"""Every network against PyTorch Geometric's layers: loss, gradients and logits, same weights in.
+"""Every network in PyTorch Geometric's layers, on graphs that are there and on one that is made.
 
-Usage: python tests/differential/pyg.py [GRAPH …] [--only NETWORK] [--ranks 1,2,4]
-
-Torch and torch_geometric have to be installed; they are no dependency. A graph folder has features
-and labels, features of arcs if those of networks are to be read, and a partition for each number of
-ranks; without folders, Cora and cit-HepPh of GCNMPI_DATA or ``../shared/data`` are imported, and a
-mesh is made. Compared is the program on so many ranks, or the oracle in place of 0. The modules
-here are written with PyTorch Geometric's layers and have their names, so that ``load_state_dict``
-is strict; MeshGraphNet is the plain PyTorch program of ``scripts/peers``, and CompGCN is written
-from its formula. Float64; the exit code is
-1 if anything is further apart than 1e-10, relative to the largest entry of its array.
+Modules have the names of PyTorch Geometric's, so that ``load_state_dict`` is strict; MeshGraphNet
+is the plain PyTorch program of ``scripts/peers``, and CompGCN is written from its formula.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
+import torch
+import torch_geometric.nn as pyg
+from scipy.spatial import Delaunay
+from torch.nn import Linear, ModuleDict, ModuleList
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-try:
-    import torch
-    import torch_geometric.nn as pyg
-    from torch.nn import Linear, ModuleDict, ModuleList
-    from torch_geometric.nn.conv.gcn_conv import gcn_norm
-except ImportError as error:
-    sys.exit(print(f"skipped: {error}"))
-
-from gcnmpi.mpi.launch import local_launcher
 from gcnmpi.nn.state import to_state
 from gcnmpi.options.config import Config, from_table
 from gcnmpi.options.model import OwnOptions
 from gcnmpi.proof import oracle
 from partition.graph.examples import training_rows
 from partition.graph.graph import Graph, arcs
-from partition.graph.store import open_graph
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "scripts"))
 from peers.mesh_graph_net import MeshGraphNet  # noqa: E402 (found there only)
 from typed_layers import CompGcn, Hetero, Hgt, Rgat  # noqa: E402
+
+torch.set_default_dtype(torch.float64)
 
 DATA = Path(os.environ.get("GCNMPI_DATA") or ROOT.parent / "shared" / "data")
 GRAPHS = {  # as gcn-partition imports them, with random features of arcs
@@ -56,8 +42,9 @@ GRAPHS = {  # as gcn-partition imports them, with random features of arcs
         DATA / "cit-HepPh.mtx.gz", "--arc-features", "random:5", "--features", "random:12",
         "--labels", "random:4", "--split", "random:0.5,0.2,0.3",
     ),
-    "mesh": ("mesh.npy", "--arc-features", "ways.npy", "--features", "random:6", "--labels",
-             "random:3"),
+    "mesh": (
+        "mesh.npy", "--arc-features", "ways.npy", "--features", "random:6", "--labels", "random:3",
+    ),
     "aifb": (DATA / "aifb.npz", "--features", "random:12"),
     "wn18rr": (
         DATA / "wn18rr" / "train.txt.gz", "--columns", "source,relation,target", "--reverse",
@@ -72,7 +59,6 @@ SCHEMA = (
     "venue-hosts-paper:200,paper-about-field:1,field-within-field:0",
 )  # fmt: skip
 MESH = 5000  # points
-TOLERANCE = 1e-10
 HIDDEN = [16, 16]
 ARCS = {"arc_features": True}
 CASES: dict[str, dict[str, Any]] = {
@@ -137,159 +123,48 @@ CASES: dict[str, dict[str, Any]] = {
     "hgt": {"heads": 4, "norm": "batch", "residual": "linear"},
     "hgt skip": {"heads": 2, "linear_before": True, "norm": "layer"},
 }  # fmt: skip
-
-
-# A module, and what it takes beside features and edges.
-ModuleOf = Callable[[Graph, oracle.Problem], tuple[torch.nn.Module, list[torch.Tensor]]]
 OF_RELATIONS = ("rgcn", "rgat", "compgcn", "hetero", "hgt")
 
 
-@click.command()
-@click.argument("folders", nargs=-1, type=click.Path(exists=True, path_type=Path))
-@click.option("--only", multiple=True, default=[""], help="Cases whose name begins so.")
-@click.option("--ranks", default="1,2,4", help="0: the oracle.")
-def main(folders: tuple[Path, ...], only: tuple[str, ...], ranks: str) -> None:
-    """Compare all cases on each graph."""
-    if not folders and not DATA.is_dir():
-        sys.exit(print(f"skipped: there is no {DATA}"))
-    counts, names = [*map(int, ranks.split(","))], [n for n in CASES if n.startswith(only)]
-    torch.set_default_dtype(torch.float64)
-    with tempfile.TemporaryDirectory() as scratch:
-        configs = {name: config_of(name) for name in names}
-        found = [
-            compared(folder, configs, counts, module_of)
-            for folder in folders or (made(Path(scratch), name, counts) for name in GRAPHS)
-        ]
-    sys.exit(0 if all(found) else 1)
+def graphs(scratch: Path) -> Iterator[Path]:
+    """Folders, each made when it is asked for; those of published graphs only if there are any."""
+    points = np.random.default_rng(0).random((MESH, 3))
+    around, neighbours = Delaunay(points).vertex_neighbor_vertices
+    ends = np.stack([neighbours, np.repeat(np.arange(MESH), np.diff(around))])
+    np.save(scratch / "mesh.npy", ends.astype(np.int64))
+    np.save(scratch / "ways.npy", MESH ** (1 / 3) * (points[ends[0]] - points[ends[1]]))
+    for name, (source, *words) in GRAPHS.items():
+        folder = scratch / f"{name}.graph"
+        if source == "synth":
+            partition(source, *words, folder, *SCHEMA)
+        elif name == "mesh" or DATA.is_dir():
+            given = [scratch / word if str(word).endswith(".npy") else word for word in words]
+            partition("import", scratch / source, folder, *given)
+        else:
+            continue
+        yield folder
 
 
-def made(scratch: Path, name: str, counts: list[int]) -> Path:
-    """A graph folder with partitions."""
-
-    def partition(*words: Any) -> None:
-        line = [sys.executable, "-m", "partition", *map(str, words)]
-        subprocess.run(line, check=True, cwd=scratch, stdout=subprocess.DEVNULL)
-
-    if name == "mesh":
-        from scipy.spatial import Delaunay
-
-        points = np.random.default_rng(0).random((MESH, 3))
-        around, neighbours = Delaunay(points).vertex_neighbor_vertices
-        ends = np.stack([neighbours, np.repeat(np.arange(MESH), np.diff(around))])
-        np.save(scratch / "mesh.npy", ends.astype(np.int64))
-        np.save(scratch / "ways.npy", MESH ** (1 / 3) * (points[ends[0]] - points[ends[1]]))
-    source, *words = GRAPHS[name]
-    folder = scratch / f"{name}.graph"
-    if source == "synth":
-        partition(source, *words, folder, *SCHEMA)
-    else:
-        partition("import", source, folder, *words)
-    for count in counts:
-        if count > 1:
-            partition("add", folder, "--model", "rp", "-k", count)
-    return folder
+def partition(*words: Any) -> None:
+    """Call gcn-partition."""
+    line = [sys.executable, "-m", "partition", *map(str, words)]
+    subprocess.run(line, check=True, stdout=subprocess.DEVNULL)
 
 
-def compared(
-    folder: Path, configs: dict[str, Config], counts: list[int], module_of: ModuleOf
-) -> bool:
-    """Whether all of these cases agree on a graph; a line for each says how far they are apart."""
-    graph = open_graph(folder).graph
-    problems = {
-        name: oracle.Problem(graph, "in", config)
-        for name, config in configs.items()
-        if name.startswith(OF_RELATIONS) == bool(graph.relations)
-    }
-    weights = {name: weights_of(problem) for name, problem in problems.items()}
-    found = {count: results_of(count, folder, problems, weights) for count in counts}
-    agree = True
-    for name, problem in problems.items():
-        expected, told = judge(graph, problem, weights[name], module_of), ""
-        for count in counts:
-            worst, where = max(compare(problem, found[count][name], expected))
-            agree &= worst <= TOLERANCE
-            told += f"  {count}: {worst:.1e} ({where})"
-        click.echo(f"{folder.stem} {name:20}{told}")
-    return agree
-
-
-def results_of(
-    count: int,
-    folder: Path,
-    problems: dict[str, oracle.Problem],
-    weights: dict[str, oracle.Weights],
-) -> dict[str, dict[str, Any]]:
-    """The results of the program on so many ranks, or of the oracle."""
-    if count:
-        return of_engine(count, folder, {n: p.config for n, p in problems.items()}, weights)
-    return {name: of_oracle(problem, weights[name]) for name, problem in problems.items()}
-
-
-def config_of(name: str) -> Config:
-    """The configuration of a case."""
+def problem(folder: Path, graph: Graph, name: str) -> oracle.Problem | None:
+    """A case, if it is for graphs with relations as this one, or for those without."""
     network = {"hidden": HIDDEN, "name": name.split()[0]} | CASES[name]
     if network["name"] == "sgc":
         del network["hidden"]
-    return from_table({"dtype": "float64", "model": network})
-
-
-def weights_of(problem: oracle.Problem) -> oracle.Weights:
-    """Initial parameters, away from 0, where biases and slopes begin."""
-    random, weights = np.random.default_rng(7), problem.initial()
-    for name, p in problem.network.parameters.items():
-        if p.trained:
-            weights[name] = weights[name] + 0.05 * random.standard_normal(p.shape)
-    return weights
+    config = from_table({"dtype": "float64", "model": network})
+    fits = name.startswith(OF_RELATIONS) == bool(graph.relations)
+    return oracle.Problem(graph, "in", config) if fits else None
 
 
 def of_oracle(problem: oracle.Problem, weights: oracle.Weights) -> dict[str, Any]:
     """Loss, gradient and the logits of an evaluation with the running moments of one epoch."""
     loss, gradient, moments = problem.gradient(weights, 1)
     return {"loss": loss, "gradient": gradient, "logits": problem.logits(weights | moments)}
-
-
-def of_engine(
-    ranks: int, graph: Path, cases: dict[str, Config], weights: dict[str, oracle.Weights]
-) -> dict[str, dict[str, Any]]:
-    """The same of the distributed program, all cases in one launch."""
-    with tempfile.TemporaryDirectory() as scratch:
-        folders = {name: Path(scratch) / name.replace(" ", "-") for name in cases}
-        for name, folder in folders.items():
-            folder.mkdir()
-            (folder / "config.json").write_text(json.dumps(asdict(cases[name])))
-            np.savez(folder / "weights.npz", **weights[name])
-        program = Path(__file__).with_name("engine.py")
-        words = [*local_launcher(), "-n", ranks, sys.executable, program, graph]
-        words += folders.values()
-        subprocess.run(list(map(str, words)), check=True)
-        found = {}
-        for name, folder in folders.items():
-            with np.load(folder / "results.npz") as arrays:
-                gradient = {n[9:]: arrays[n] for n in arrays if n.startswith("gradient ")}
-                found[name] = {
-                    "loss": arrays["loss"], "logits": arrays["logits"], "gradient": gradient
-                }  # fmt: skip
-        return found
-
-
-def compare(
-    problem: oracle.Problem, found: dict[str, Any], expected: dict[str, Any]
-) -> Iterator[tuple[float, str]]:
-    """How far each result is from PyTorch Geometric's."""
-    yield distance(found["loss"], expected["loss"]), "loss"
-    zeros = {name: np.zeros(p.shape) for name, p in problem.network.parameters.items()}
-    stored = to_state(problem.network, zeros | found["gradient"])
-    floor = max(np.abs(array).max() for array in expected["gradient"].values())
-    for name, array in expected["gradient"].items():
-        # A bias before a batch norm has no gradient but for rounding errors.
-        yield distance(stored[name], array, 1e-3 * floor), f"gradient of {name}"
-    yield distance(found["logits"], expected["logits"]), "logits"
-
-
-def distance(found: Any, expected: Any, floor: float = 0.0) -> float:
-    """Largest difference relative to the largest entry."""
-    size = max(float(np.abs(expected).max()), floor)
-    return float(np.abs(np.asarray(found) - expected).max()) / (size or 1.0)
 
 
 def module_of(graph: Graph, problem: oracle.Problem) -> tuple[torch.nn.Module, list[Any]]:
@@ -301,33 +176,39 @@ def module_of(graph: Graph, problem: oracle.Problem) -> tuple[torch.nn.Module, l
     if model.name in OF_RELATIONS:
         of_arcs = torch.tensor(np.asarray(graph.arc_type, np.int64))
     if model.name == "mgn":
-        blocks = model.hidden[0], len(model.hidden), model.mlp_layers, model.reduction
-        return MeshGraphNet((ends[0], graph.arc_data.width, ends[1]), *blocks), [of_arcs]
+        return mesh_net(model, (ends[0], graph.arc_data.width, ends[1])), [of_arcs]
     degrees = torch.bincount(torch.tensor(problem.arcs.degrees))
     width = 0 if of_arcs is None or of_arcs.ndim == 1 else of_arcs.shape[1]
     return Net(problem.config, *ends, width, degrees, graph), [of_arcs]
 
 
+def mesh_net(model: Any, ends: tuple[int, int, int]) -> MeshGraphNet:
+    """MeshGraphNet; the widths of vertices, arcs and logits are given."""
+    return MeshGraphNet(ends, model.hidden[0], len(model.hidden), model.mlp_layers, model.reduction)
+
+
 def judge(
-    graph: Graph, problem: oracle.Problem, weights: oracle.Weights, module_of: ModuleOf
+    graph: Graph, problem: oracle.Problem, weights: oracle.Weights, module_of: Any = module_of
 ) -> dict[str, Any]:
     """Loss, gradients by stored name, and logits of an evaluation after one epoch."""
     module, given = module_of(graph, problem)
     state = {n: torch.tensor(a) for n, a in to_state(problem.network, weights).items()}
     counters = {n: v for n, v in module.state_dict().items() if n.endswith("batches_tracked")}
     module.load_state_dict(state | counters)
-    x = torch.tensor(problem.features)
-    edges = torch.tensor(np.stack([arcs(graph), graph.indices]).astype(np.int64))
+    given = [torch.tensor(problem.features), edges_of(graph), *given]
     rows = torch.tensor(np.flatnonzero(training_rows(graph)))
     labels = torch.tensor(np.asarray(graph.labels, np.int64))[rows]
-    module.train()
-    loss = torch.nn.functional.cross_entropy(module(x, edges, *given)[rows], labels)
+    loss = torch.nn.functional.cross_entropy(module.train()(*given)[rows], labels)
     loss.backward()
-    module.eval()
     with torch.no_grad():
-        logits = module(x, edges, *given)
+        logits = module.eval()(*given)
     gradient = {n: p.grad.numpy() for n, p in module.named_parameters() if p.grad is not None}
     return {"loss": loss.item(), "gradient": gradient, "logits": logits.numpy()}
+
+
+def edges_of(graph: Graph) -> torch.Tensor:
+    """Sources and targets, (2, arcs)."""
+    return torch.tensor(np.stack([arcs(graph), graph.indices]).astype(np.int64))
 
 
 class Net(torch.nn.Module):
@@ -345,7 +226,7 @@ class Net(torch.nn.Module):
         super().__init__()
         self.graph = graph
         self.model = model = OwnOptions(**asdict(config.model))  # which has every key
-        self.options = {"edge_dim": of_arcs or None}
+        self.edges = {"edge_dim": of_arcs or None}
         self.degrees = degrees
         name, hidden, d_in = model.name, list(model.hidden), features
         if name == "sgc":
@@ -387,59 +268,49 @@ class Net(torch.nn.Module):
             self.prop = pyg.APPNP(model.hops or 10, model.alpha)
 
     def _layer(self, k: int, d_in: int, width: int, last: bool) -> torch.nn.Module:
-        model = self.model
-        if model.name == "gcn":
+        model, graph, name = self.model, self.graph, self.model.name
+        heads, concat = (model.out_heads, False) if last else (model.heads, model.concat)
+        columns = width // heads if concat else width
+        root, slope = {"root_weight": model.root_weight}, {"negative_slope": model.negative_slope}
+        blocks = {"num_bases": model.bases or None}
+        blocks["num_blocks"] = model.blocks if model.blocks > 1 else None
+        if name == "gcn":
             return pyg.GCNConv(d_in, width)
-        if model.name == "sage":
-            options = {"root_weight": model.root_weight, "normalize": model.normalize_output}
+        if name == "sage":
             kinds = model.aggregation.split("+")
-            return pyg.SAGEConv(d_in, width, kinds if kinds[1:] else kinds[0], **options)
-        if model.name in ("gin", "gine"):
-            names = {"batch": "batch_norm", "layer": "layer_norm", "none": None}
+            kinds = kinds if kinds[1:] else kinds[0]
+            return pyg.SAGEConv(d_in, width, kinds, normalize=model.normalize_output, **root)
+        if name in ("gin", "gine"):
+            norm = {"batch": "batch_norm", "layer": "layer_norm", "none": None}[model.norm]
             options = {"norm_kwargs": {"mode": "node"}} if model.norm == "layer" else {}
-            mlp = pyg.MLP(
-                [d_in, width, width], act=model.activation, norm=names[model.norm], **options
-            )
-            if model.name == "gin":
-                return pyg.GINConv(mlp, eps=model.eps, train_eps=model.train_eps)
-            return pyg.GINEConv(mlp, eps=model.eps, train_eps=model.train_eps, **self.options)
-        if model.name in ("gat", "gatv2", "transformer"):
-            heads, concat = (model.out_heads, False) if last else (model.heads, model.concat)
-            given = d_in, width // heads if concat else width, heads, concat
-            if model.name == "transformer":
-                options = {"beta": model.beta, "root_weight": model.root_weight}
-                return pyg.TransformerConv(*given, **options, **self.options)
-            kind = {"gat": pyg.GATConv, "gatv2": pyg.GATv2Conv}[model.name]
-            return kind(*given, negative_slope=model.negative_slope, **self.options)
-        if model.name == "gatedgcn":
-            options = {"root_weight": model.root_weight}
-            return pyg.ResGatedGraphConv(d_in, width, **options, **self.options)
-        if model.name == "pna":
+            mlp = pyg.MLP([d_in, width, width], act=model.activation, norm=norm, **options)
+            kind, edges = (pyg.GINConv, {}) if name == "gin" else (pyg.GINEConv, self.edges)
+            return kind(mlp, eps=model.eps, train_eps=model.train_eps, **edges)
+        if name in ("gat", "gatv2"):
+            kind = {"gat": pyg.GATConv, "gatv2": pyg.GATv2Conv}[name]
+            return kind(d_in, columns, heads, concat, **slope, **self.edges)
+        if name == "transformer":
+            options = {"beta": model.beta, **root, **self.edges}
+            return pyg.TransformerConv(d_in, columns, heads, concat, **options)
+        if name == "gatedgcn":
+            return pyg.ResGatedGraphConv(d_in, width, **root, **self.edges)
+        if name == "pna":
             given = model.aggregators.split("+"), model.scalers.split("+"), self.degrees
             names = "towers", "pre_layers", "post_layers"
             options = {name: getattr(model, name) for name in names}
-            return pyg.PNAConv(d_in, width, *given, **options, **self.options)
-        if model.name == "rgcn":
-            options = {"num_bases": model.bases or None, "root_weight": model.root_weight}
-            blocks = model.blocks if model.blocks > 1 else None
-            return pyg.RGCNConv(
-                d_in, width, len(self.graph.relations), num_blocks=blocks, **options
-            )
-        if model.name == "rgat":
-            heads, concat = (model.out_heads, False) if last else (model.heads, model.concat)
-            columns = width // heads if concat else width
+            return pyg.PNAConv(d_in, width, *given, **options, **self.edges)
+        if name == "rgcn":
+            return pyg.RGCNConv(d_in, width, len(graph.relations), **blocks, **root)
+        if name == "rgat":
             within = f"{'within' if model.softmax == 'relation' else 'across'}-relation"
-            options = {"num_bases": model.bases or None, "attention_mechanism": within}
-            options["num_blocks"] = model.blocks if model.blocks > 1 else None
-            options |= {"heads": heads, "concat": concat, "negative_slope": model.negative_slope}
-            return Rgat(d_in, columns, len(self.graph.relations), **options)
-        if model.name in ("hetero", "hgt"):
-            kind = {"hetero": Hetero, "hgt": Hgt}[model.name]
-            return kind(self.graph, model, d_in, width, last)
-        if model.name == "compgcn":
+            options = {"heads": heads, "concat": concat, "attention_mechanism": within}
+            return Rgat(d_in, columns, len(graph.relations), **options, **blocks, **slope)
+        if name in ("hetero", "hgt"):
+            return {"hetero": Hetero, "hgt": Hgt}[name](graph, model, d_in, width, last)
+        if name == "compgcn":
             layers = len(model.hidden) + (not model.linear_after)
-            return CompGcn(self.graph, model, d_in, width, k == layers - 1)
-        if model.name == "gcnii":
+            return CompGcn(graph, model, d_in, width, k == layers - 1)
+        if name == "gcnii":
             return pyg.GCN2Conv(width, model.alpha, model.theta, k + 1)
         return Linear(d_in, width)
 
@@ -518,7 +389,3 @@ def _norm(kind: str, width: int) -> torch.nn.Module:
     if kind == "layer":
         return pyg.LayerNorm(width, mode="node")
     return Rows() if kind == "l2" else torch.nn.Identity()
-
-
-if __name__ == "__main__":
-    main()

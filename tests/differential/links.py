@@ -1,39 +1,31 @@
-"""Link prediction against PyTorch: loss, gradients and rows of vertices, same weights and pairs in.
+"""Link prediction in PyTorch: every decoder with every objective, on a GCN's rows.
 
-Usage: python tests/differential/pairs.py [--ranks 1,2] [--only CASE]
-
-Torch and torch_geometric have to be installed; they are no dependency. A GCN of PyTorch Geometric's
-layers gives the rows, decoders and losses are written here from their formulas in PyTorch, and its
-autograd gives the gradients, of every decoder with every objective. Which pairs and negatives a
-step has is read from :mod:`gcnmpi.nn.tasks.drawing`. Float64; the exit code is 1 if anything is
-further apart than 1e-10, relative to the largest entry of its array. On 0 ranks: the oracle.
+Decoders and losses are written from their formulas, and PyTorch's autograd gives the gradients.
+Which pairs and negatives a step has is read from :mod:`gcnmpi.nn.tasks.drawing`.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
-import pyg  # which says that PyTorch is not there, and ends
 import torch
+from layers import Net, edges_of, partition
 from torch.nn.functional import softplus
 
 from gcnmpi.nn.decoders import symmetric
 from gcnmpi.nn.state import to_state
 from gcnmpi.nn.tasks.drawing import Drawn
-from gcnmpi.options.config import Config, from_table
+from gcnmpi.options.config import from_table
 from gcnmpi.options.task import OF_RELATIONS, LinkOptions, tells_relations
-from gcnmpi.proof import links, oracle
-from partition.graph.graph import arcs
+from gcnmpi.proof import oracle
+from gcnmpi.proof.links import LinkProblem
+from partition.graph.graph import Graph
 from partition.graph.links import identified, read_pairs, write_pairs
-from partition.graph.store import open_graph
 
 DECODERS: dict[str, dict[str, Any]] = {
     "dot": {},
@@ -67,85 +59,44 @@ CASES["transe of relations, Euclidean"] = CASES["transe of relations, bce"] | {"
 RELATIONS = 4  # of the pairs that have some
 
 
-@click.command()
-@click.option("--only", multiple=True, default=[""], help="Cases whose name begins so.")
-@click.option("--ranks", default="1,2", help="0: the oracle.")
-def main(only: tuple[str, ...], ranks: str) -> None:
-    """Compare all cases on a small graph."""
-    counts = [*map(int, ranks.split(","))]
-    torch.set_default_dtype(torch.float64)
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = made(Path(scratch) / "small.graph", counts)
-        agree = compared(folder, [name for name in CASES if name.startswith(only)], counts)
-    sys.exit(0 if agree else 1)
-
-
-def made(folder: Path, counts: list[int]) -> Path:
-    """A graph with pairs, some of them with relations, and with random partitions."""
-    lines = [["synth", "sbm", folder, "--vertices", 200, "--classes", 3, "--features", 9]]
-    lines.append(["pairs", folder, "--split", "0.8,0.1,0.1", "--negatives", 1])
-    lines += [["add", folder, "--model", "rp", "-k", count] for count in counts if count > 1]
-    for line in lines:
-        words = [sys.executable, "-m", "partition", *map(str, line)]
-        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
-    pairs, random = read_pairs(folder, "links"), np.random.default_rng(0)
+def graphs(scratch: Path) -> Iterator[Path]:
+    """A graph with pairs, to which relations are given."""
+    folder, random = scratch / "small.graph", np.random.default_rng(0)
+    partition("synth", "sbm", folder, "--vertices", 200, "--classes", 3, "--features", 9)
+    partition("pairs", folder, "--split", "0.8,0.1,0.1", "--negatives", 1)
+    pairs = read_pairs(folder, "links")
     relations = {m: random.integers(0, RELATIONS, len(of)) for m, of in pairs.positives.items()}
     triples = {"name": "triples", "negatives": {}, "relations": relations, "directed": True}
     write_pairs(folder, identified(replace(pairs, **triples)))
-    return folder
+    yield folder
 
 
-def compared(folder: Path, names: list[str], counts: list[int]) -> bool:
-    """Whether all of these cases agree; a line for each says how far they are apart."""
-    graph, problems = open_graph(folder).graph, {}
-    for name in names:
-        config = config_of(name)
-        pairs = read_pairs(folder, config.task.pairs)
-        problems[name] = links.LinkProblem(graph, pairs, "in", config)
-    weights = {name: pyg.weights_of(problem.rows) for name, problem in problems.items()}
-    configs = {name: problem.config for name, problem in problems.items()}
-    found = {
-        count: pyg.of_engine(count, folder, configs, weights)
-        if count
-        else {name: of_oracle(problem, weights[name]) for name, problem in problems.items()}
-        for count in counts
-    }
-    agree = True
-    for name, problem in problems.items():
-        expected, told = judge(problem, weights[name]), ""
-        for count in counts:
-            worst, where = max(pyg.compare(problem.rows, found[count][name], expected))
-            agree &= worst <= pyg.TOLERANCE
-            told += f"  {count}: {worst:.1e} ({where})"
-        click.echo(f"{name:26}{told}")
-    return agree
+def problem(folder: Path, graph: Graph, name: str) -> LinkProblem:
+    """A case."""
+    table = {"dtype": "float64", "model": {"hidden": [8, 6]}, "task": CASES[name]}
+    config = from_table(table)
+    return LinkProblem(graph, read_pairs(folder, config.task.pairs), "in", config)
 
 
-def config_of(name: str) -> Config:
-    """The configuration of a case."""
-    return from_table({"dtype": "float64", "model": {"hidden": [8, 6]}, "task": CASES[name]})
-
-
-def of_oracle(problem: links.LinkProblem, weights: oracle.Weights) -> dict[str, Any]:
+def of_oracle(problem: LinkProblem, weights: oracle.Weights) -> dict[str, Any]:
     """Loss and gradient of the first step, and the rows of an evaluation."""
     loss, gradient, _ = problem.gradient(weights, 1, 0)
     rows = problem.rows.forward(weights, None)[0][-1]
     return {"loss": loss, "gradient": gradient, "logits": rows}
 
 
-def judge(problem: links.LinkProblem, weights: oracle.Weights) -> dict[str, Any]:
+def judge(graph: Graph, problem: LinkProblem, weights: oracle.Weights) -> dict[str, Any]:
     """Loss of the first step, gradients by stored name and rows of vertices, by PyTorch."""
-    graph, task, drawer = problem.graph, problem.task, problem.drawer
+    task, drawer = problem.task, problem.drawer
     state = to_state(problem.rows.network, weights)
     of = {name: torch.tensor(value, requires_grad=True) for name, value in state.items()}
     decoder = {name: value for name, value in of.items() if name.startswith("decoder.")}
     degrees = torch.bincount(torch.tensor(problem.rows.arcs.degrees))
     ends = problem.rows.features.shape[1], problem.config.model.hidden[-1]
-    module = pyg.Net(problem.config, *ends, 0, degrees, 0)
+    module = Net(problem.config, *ends, 0, degrees, graph)
     network = {name: value for name, value in of.items() if name not in decoder}
     module.load_state_dict(network)
-    edges = torch.tensor(np.stack([arcs(graph), graph.indices]).astype(np.int64))
-    rows = module(torch.tensor(problem.rows.features), edges, None)
+    rows = module(torch.tensor(problem.rows.features), edges_of(problem.graph), None)
     every = np.arange(drawer.sampler.n)
     drawn = drawer.draw(1, 0, every[drawer.batches_of(1, every) == 0])
     of_pairs = None if drawn.relations is None else torch.tensor(drawn.relations, dtype=torch.long)
@@ -160,7 +111,7 @@ def judge(problem: links.LinkProblem, weights: oracle.Weights) -> dict[str, Any]
     return {"loss": loss.item(), "gradient": gradient, "logits": rows.detach().numpy()}
 
 
-def counted(problem: links.LinkProblem, drawn: Drawn) -> np.ndarray:
+def counted(problem: LinkProblem, drawn: Drawn) -> np.ndarray:
     """Which negatives count, (m, K) bool."""
     if not problem.task.filter:
         return drawn.counts
@@ -225,7 +176,3 @@ def loss_of(
     among = negatives.masked_fill(~counts, -torch.inf)
     whole = torch.cat([positives[:, None], among], 1).logsumexp(1)
     return (whole - positives).mean()
-
-
-if __name__ == "__main__":
-    main()
