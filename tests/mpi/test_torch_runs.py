@@ -75,8 +75,12 @@ def test_a_run_that_was_interrupted_is_one_that_was_not(launch, graph, tmp_path)
         {"out": "half"},  # which is complete
         *({"out": sent, "stop": 3, "sent": sent} for sent in SIGNALS),
         *({"out": sent} for sent in SIGNALS),
+        *(
+            {"out": out, "own": True, "epochs": n}
+            for out, n in (("own", 5), ("own", 9), ("own 9", 9))
+        ),
     )
-    told = [*["done"] * 4, *["exit code 75"] * len(SIGNALS), *["done"] * len(SIGNALS)]
+    told = [*["done"] * 4, *["exit code 75"] * len(SIGNALS), *["done"] * (len(SIGNALS) + 3)]
     assert done.stdout.splitlines() == told
     ends = [("kill", 4), ("raises", 8)]  # at a checkpoint, after one
     for how, epoch in ends:
@@ -90,6 +94,7 @@ def test_a_run_that_was_interrupted_is_one_that_was_not(launch, graph, tmp_path)
         assert curve(tmp_path / out) == curve(tmp_path / "whole"), out
         same = [(tmp_path / name / "weights.pt").read_bytes() for name in ("whole", out)]
         assert same[0] == same[1], out
+    assert curve(tmp_path / "own") == curve(tmp_path / "own 9") != curve(tmp_path / "whole")[:9]
     wanted = np.array(curve(tmp_path / "whole"))
     for out in ("on-1", "grown"):
         np.testing.assert_allclose(curve(tmp_path / out), wanted, rtol=0, atol=1e-12)

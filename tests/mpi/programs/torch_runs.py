@@ -3,8 +3,9 @@
 A case is a dict: ``out``, ``graph``, ``parts``, ``epochs``; ``stop``: in which epoch the signal
 ``sent`` comes; ``kill``: in which one rank 0 is killed; ``raises``, ``hangs``: in which the last
 rank raises, or stands still; ``leave``, ``unlogged``: in which one the loop is left, after and
-before ``run.log``; ``fetch``: whether rows of other vertices are fetched; ``again``: the folder of
-a second run in the process; ``mistake``: a name; all else is given to ``g.run``.
+before ``run.log``; ``fetch``: whether rows of other vertices are fetched; ``own``: whether each
+rank draws numbers of its own; ``again``: the folder of a second run in the process; ``mistake``: a
+name; all else is given to ``g.run``.
 Usage: torch_runs.py CASES.json
 """
 
@@ -33,12 +34,12 @@ def run(graph, parts, out, exchange="auto", again=None, **case):
 
 def train(
     g, out, epochs, stop=0, kill=0, raises=0, hangs=0, leave=0, unlogged=0, sent="SIGTERM",
-    fetch=False, mistake="", width=8, **more,
+    fetch=False, own=False, mistake="", width=8, **more,
 ):  # fmt: skip
     """Train in a folder."""
     torch.set_default_dtype(torch.float64)
     torch.manual_seed(0)
-    random.seed(0)
+    random.seed(g.rank if own else 0)
     others = torch.arange(g.rank, g.n, 7)
     layers = torch.nn.Linear(g.num_features, width), g.batch_norm(width)
     net = torch.nn.ModuleList([*layers, torch.nn.Linear(width, g.num_classes)])
@@ -57,7 +58,8 @@ def train(
             scores = g.aggregate(net[2](h))
             losses = F.cross_entropy(scores[g.train_mask], g.y[g.train_mask], reduction="none")
             # Of generators, which checkpoints keep
-            loss = g.mean(losses) + 0.01 * torch.rand(1) + 0.01 * random.random()
+            drawn = g.mean(torch.full((len(g.x),), 0.01 * random.random()))
+            loss = g.mean(losses) + 0.01 * torch.rand(1) + drawn
             if fetch:
                 loss = loss + 0.01 * g.mean(g.fetch(h, others).square().sum(1))
             loss.backward()
