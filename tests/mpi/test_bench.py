@@ -1,4 +1,4 @@
-"""calibrate, bench-schemes, bench and the comparison with peers."""
+"""calibrate, bench-schemes, bench, the doctor and the comparison with peers."""
 
 import json
 from pathlib import Path
@@ -108,6 +108,22 @@ def test_benches_of_kernels_epochs_and_exchanges(mpirun, path, tmp_path):
     for one in lines:
         assert one["bytes"] + one["shared_bytes"] == volume * one["width"] * 4
         assert (one["shared_bytes"] > 0) == (one["transport"] == "shared")
+
+
+def test_the_doctor_says_what_the_ranks_find(mpirun, path, tmp_path):
+    words = ("doctor", path, "--partition", "rp-2", "--folder", tmp_path)
+    done = mpirun(2, "gcnmpi", *words, "--json", code=None)
+    found = json.loads(done.stdout)
+    assert done.returncode == int(any(finding["problem"] for finding in found["findings"]))
+    assert [seat["rank"] for seat in found["ranks"]] == [0, 1]
+    assert all(seat["sees_folder"] and seat["free_memory"] > 0 for seat in found["ranks"])
+    (link,) = found["links"]
+    assert link["ranks"] == [0, 1]
+    assert link["seconds"] > 0
+    assert not list(tmp_path.glob(".doctor*"))
+    done = mpirun(2, "gcnmpi", "doctor", "--folder", tmp_path / "nowhere", code=2)
+    assert done.stderr.count("error: ") == 1
+    assert "--folder names one that all hosts share" in done.stderr
 
 
 @pytest.mark.nightly

@@ -165,7 +165,6 @@ def test_what_does_not_fit_is_told_by_name(folder, gcnmpi_lines, hear_mistakes):
         ("sage.pt", "gin"): "sage.pt: convs.0.eps is missing",
         ("sage.pt", "sage", "--config", folder / "config.toml"): "both have a table [model]",
         ("sage.pt", "sage", "--rows", folder / "none.txt"): "none.txt, line 2: 'seven'",
-        ("sage.pt", "sage", "--what", "classes", "--layer", 1): "exclude each other",
         ("sage.pt", "numbers", "--what", "probabilities"): "has no probabilities",
     }
     hear_mistakes(2, [(line(*given), says) for given, says in told.items()])

@@ -1,4 +1,4 @@
-"""``gcnmpi propagate`` against SciPy and plain loops, by every scheme that runs it."""
+"""``gcnmpi propagate`` against SciPy and plain loops, by every scheme, interrupted or not."""
 
 import numpy as np
 import pytest
@@ -10,6 +10,8 @@ from words import line
 from gcnmpi.core.rng import column_keys, hash_block, row_keys
 from partition.graph.aggregation import aggregation_matrix
 from partition.graph.graph import Graph
+from partition.importing.synthetic import sbm
+from partition.pipeline.adding import add_partition
 
 N, CLASSES = 61, 3
 
@@ -41,7 +43,7 @@ RANDOM = np.random.default_rng(1).random((N, CLASSES))
 PREDICTED = RANDOM / RANDOM.sum(axis=1, keepdims=True)
 SEEDS = "# seeds\n3 2.5\n21\n\n60 0.5\n"
 START = np.bincount([3, 21, 60], [0.625, 0.25, 0.125], N)
-FILES = {"huge": "# seeds\n3 1e308\n21 1e308\n60 1e308\n", "nothing": "3 0\n", "seeds": SEEDS}
+FILES = {"huge": "# seeds\n3 1e308\n21 1e308\n60 1e308\n", "seeds": SEEDS}
 
 
 @pytest.fixture(scope="module")
@@ -230,14 +232,11 @@ OTHER_SCHEMES = {
 }
 # Command lines and their complaints.
 MISTAKES = {
-    "symmetric sgc damping=0.5": "is an option of pagerank, not of",
-    "symmetric pagerank graph.normalize=row": "of its own",
     "symmetric correct-and-smooth scale=2": "scale has no effect with autoscale",
     "symmetric appnp": "the option predictions is missing",
     "symmetric appnp predictions=@short.npy": "60 × 3; the graph takes",
     "symmetric appnp predictions=@nan.npy": "has a number that is not finite in row 7",
     "directed pagerank seeds=@huge.txt": "overflows",
-    "directed pagerank seeds=@nothing.txt": "a weight above 0",
     "directed laplacian-eigenvectors": "is directed, and laplacian-eigenvectors",
     "symmetric laplacian-eigenvectors count=62": "has 61 vertices",
     "symmetric embed mu=0.3": "mu has no effect with method",
@@ -305,3 +304,33 @@ def test_all_ranks_tell_a_mistake(hear_mistakes, folder):
         pairs.append((words(folder, asked, out), says))
     hear_mistakes(3, pairs)
     assert not list(folder.glob("x.*"))
+
+
+def test_the_bits_are_those_of_a_run_that_was_not_interrupted(run_cases, tmp_path):
+    """A checkpoint of something else is refused on all ranks, a damaged one passed over."""
+    for name, seed in (("symmetric", 0), ("other", 1)):
+        store(tmp_path / f"{name}.graph", sbm(61, 3, degree=4, features=1, seed=seed))
+        for model, part in (("rp", "p3"), ("block", "q")):
+            add_partition(tmp_path / f"{name}.graph", model, 3, name=part)
+    (found,) = run_cases("resumed", 3, [tmp_path])
+    assert len(found["methods"]) == 5
+    for name, (same, kept, said) in found["methods"].items():
+        assert (same, kept) == (True, 2), name  # the newest, and the one before
+        assert any(line.startswith("going on from ") for line in said), name
+    for title, words in {
+        "option": "made with damping 0.85, this run has 0.5",
+        "method": "is of pagerank",
+        "matrix": "made with graph.direction in, this run has out",
+        "dtype": "made with dtype float64, this run has float32",
+        "graph": "is of another graph",
+        "rounding": "--force to go on with other rounding",
+        "partition": "made with partition",
+    }.items():
+        assert all(words in said for said in found["refused"][title]), title
+    warnings, total = found["forced"]
+    assert "differs in rounding" in warnings[-1]
+    assert total == pytest.approx(1, abs=1e-9)
+    same, warnings, left = found["damaged"]
+    assert (same, left) == (True, [])
+    assert any("x.npy was changed; going on from the one before it" in text for text in warnings)
+    assert all("no readable manifest" in said for said in found["all damaged"])

@@ -193,9 +193,6 @@ def test_mistakes_are_told(hear_mistakes, schemas, tmp_path):  # noqa: F811
         (own, rgcn, "train.batches=vertex,6"): "neighbours are drawn by train.batches",
         (own, batch, "model.name=gcn"): "does not tell relations apart",
         ("train.fanouts=wrties=2", batch, rgcn): "did you mean 'writes'",
-        ("train.fanouts=writes=2,3,4", batch, rgcn): "gives no 2 numbers",
-        ("train.fanouts=writes=-2", batch, rgcn): "numbers of neighbours",
-        (rgcn, "train.batches=neighbor,6,3"): "1 fan-outs, the network looks at neighbours 2 times",
         (rgcn, batch, "model.train_features=true"): "features that are trained",
         (rgcn, batch, "scheme.name=bcast"): "use scheme.name = p2p",
     }

@@ -228,7 +228,6 @@ TOLD = {
     "task.history=9": ("have 0 to train on", "task.history"),
     "task.batch=18": ("have 15 to train on", "task.batch = 15"),
     "task.history=4 train.patience=2": ("have none to validate on", "predicted, 5"),
-    "task.predicted=3": "a frame has 2 columns",
     "task.columns=5": "have 2",
     "task.samples=targets task.horizon=2": "task.targets",
     "scheme.name=summa": ("cuts the rows of samples", "p2p"),

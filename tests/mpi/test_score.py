@@ -210,7 +210,6 @@ def test_mistakes_of_users_are_one_line(hear_mistakes, folder, tmp_path):
         "t.csv --pairs links --top 3": "exclude each other",
         "s.npy --top 3": "the name ends in .npy",
         "s.npy --pairs links --set task.name=classes": ['"classes" here', '"links"'],
-        "s.npy --pairs links --set task.objective=auc": ['"auc" here', '"bce"'],
         "s.npy --pairs @none.npy": "there are no pairs",
         "s.npy --pairs @far.npy": "outside 0..60",
         "s.npy --pairs @text.csv": "text.csv",
