@@ -9,10 +9,7 @@ from stored_graphs import store, with_uneven_parts
 from test_arcs import parallel
 from words import line
 
-from gcnmpi.nn.describe import graph_of
 from gcnmpi.options.config import load_config
-from gcnmpi.planner.machine import Machine
-from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.proof.oracle import Problem
 from gcnmpi.run.weights import read_weights
 from partition.graph.graph import arcs
@@ -146,12 +143,3 @@ def test_mistakes_are_told_before_anything_is_loaded(hear_mistakes, folder, tmp_
         given = {"settings": own, "partition": "uneven-2", "out": tmp_path / "no"}
         mistakes.append((line("train", folder / f"{kind}.graph", **given), says))
     hear_mistakes(2, mistakes)
-    # The arcs that train are forecast.
-    config = load_config(None, (), MGN.split())
-    config, stored = replace(config, graph=graph_of(config)), open_graph(folder / "classes.graph")
-    graph, data = stored.graph, stored.graph.arc_data
-    trained = np.mean(data.masks["train"] & (data.labels >= 0))
-    case = Setting(stored, config, Machine(), 1).case(Candidate(config.scheme, {}, 0, None), 1)
-    own, _, entries = case.arcs(0)
-    assert graph.nnz <= entries <= graph.nnz + graph.n  # with the diagonal
-    assert (own, case.train_rows(0)) == (graph.n, round(entries * trained))
