@@ -222,7 +222,6 @@ def test_a_mistake_is_told_once_with_exit_code_2(mpirun, folder, line):
     assert done.stderr.count("error: ") == 1, done.stderr
     assert all(word in done.stderr for word in ([says] if isinstance(says, str) else says))
     assert "Traceback" not in done.stderr
-    assert "Warning" not in done.stderr
 
 
 def test_ranks_that_do_not_see_the_same_files(mpirun, warm, run_cases, folder):

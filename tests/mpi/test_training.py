@@ -4,7 +4,6 @@ The small runs of one rank count share a launch.
 """
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -147,11 +146,9 @@ def test_defaults_without_config_and_out_and_what_an_earlier_record_becomes(
     mpirun, succeed, schemes_folder, tmp_path
 ):
     path, few = schemes_folder / "directed.graph", sets("train.epochs=2")
-    done = mpirun(2, "gcnmpi", "train", path, "--partition", "uneven-2", *few, cwd=tmp_path)
+    mpirun(2, "gcnmpi", "train", path, "--partition", "uneven-2", *few, cwd=tmp_path)
     (folder,) = (tmp_path / "runs").iterdir()
     assert folder.name.startswith("directed-uneven-2-")
-    assert str(Path("runs") / folder.name) in done.stdout
-    assert done.stderr.count("epoch     2/2") == 1
     config = Record(folder).start["config"]
     assert (config["dtype"], config["model"]["hidden"]) == ("float32", [16])
     seeds = [["train", path, *few, "--out", folder, *sets(f"train.seed={n}")] for n in (1, 2)]
