@@ -24,7 +24,8 @@ CHECKS = {f"{when} {what}" for when in ("training", "evaluation")
 CHECKS |= {"loss curve", "first gradient", "halo dot test"}
 
 # All that no network of the program has: norms and dropout of rows of arcs, weights for rows of
-# neighbours, products of both ends, and states of arcs that two layers read.
+# neighbours, products of both ends, and states of arcs that two layers read; for tasks on arcs, a
+# norm over all rows of arcs, with self-loops that stand for no arc.
 OWN = """
     from gcnmpi.nn.network import Builder
 
@@ -48,6 +49,15 @@ OWN = """
             x = b.layer_norm(b.add(b.add(y, z), x), f"ln{k}")
             b.output(x)
         b.output(b.linear(x, classes, "last", bias=True))
+        return b.build()
+
+
+    def on_arcs(model, features, classes, arcs):
+        b = Builder(features, arcs)
+        x = b.linear(b.input, 6, "first")
+        e = b.add(b.linear(b.arc_features(), 6, "arcs"), b.add(b.source(x), b.target(x)))
+        e = b.drop(b.activate(b.batch_norm(e, "bn"), "relu"), 0.3, 100)
+        b.output(b.linear(e, classes, "last", bias=True))
         return b.build()
 """
 
@@ -164,23 +174,6 @@ def test_rounding_errors_of_a_gradient_of_0_are_0(verified, folder):
     verified(3, cases, "loss curve", "final weights", "logits")
 
 
-# With self-loops that stand for no arc, and a norm over all rows of arcs.
-OWN_TASK = """
-    from gcnmpi.nn.network import Builder
-
-
-    def matrix(model):
-        return "none", True
-
-
-    def build(model, features, classes, arcs):
-        b = Builder(features, arcs)
-        x = b.linear(b.input, 6, "first")
-        e = b.add(b.linear(b.arc_features(), 6, "arcs"), b.add(b.source(x), b.target(x)))
-        e = b.drop(b.activate(b.batch_norm(e, "bn"), "relu"), 0.3, 100)
-        b.output(b.linear(e, classes, "last", bias=True))
-        return b.build()
-"""
 ON = "task.on=arcs"
 MGN = f"{ON} model.name=mgn model.hidden=6,6"
 NUMBERS = "task.name=regression task.metrics=mae,r2"
@@ -221,12 +214,12 @@ def tasks(tmp_path_factory):
     }.items():
         path = store(root / f"{name}.graph", replace(graph, arc_data=arc_data))
         with_uneven_parts(path, (1, 2, 3), mixed=False)
-    (root / "own.py").write_text(dedent(OWN_TASK), "utf-8")
+    (root / "own.py").write_text(dedent(OWN), "utf-8")
     return root
 
 
 def words_of(tasks, settings):
-    return settings.replace(" own", f" model.name={tasks}/own.py:build").split()
+    return settings.replace(" own", f" model.name={tasks}/own.py:on_arcs").split()
 
 
 @pytest.mark.parametrize("nranks", TASK_RUNS)

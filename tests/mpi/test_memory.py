@@ -1,12 +1,12 @@
 """The memory that commands forecast is what they take, where features are wide; and its refusal."""
 
-import re
 from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 from stored_graphs import store
+from words import line
 
 from partition.graph.links import split_pairs, write_pairs
 from partition.graph.relations import Relation
@@ -140,22 +140,20 @@ def test_loading_many_arcs_and_planning_their_exchange_take_no_more(measured, na
     assert found["peak"] < found["forecast"] + array, found
 
 
-def test_what_has_no_room_is_refused_on_all_ranks_unless_forced(run_cases, tmp_path):
-    """The forecast is said once."""
+def test_what_has_no_room_is_refused_on_all_ranks_unless_forced(gcnmpi_lines, tmp_path):
     graph = store(tmp_path / "g.graph", sbm(20_000, 3, degree=2, features=16), 2)
-    weights = {
-        f"convs.{k}.lin.weight": np.ones(shape) for k, shape in ((0, (64, 16)), (1, (3, 64)))
+    weights, out = tmp_path / "w.npz", tmp_path / "y.npy"
+    shapes = {"convs.0.lin.weight": (64, 16), "convs.1.lin.weight": (3, 64)}
+    np.savez(weights, **{name: np.ones(shape) for name, shape in shapes.items()})
+    asked = {
+        "inference": line("infer", graph, partition="rp-2", weights=weights, out=out),
+        "sgc": line("propagate", graph, "sgc", partition="rp-2", out=out),
     }
-    np.savez(tmp_path / "w.npz", **weights)
-    asked = list(product(("inference", "sgc"), (10**12, 10**6), (False, True)))
-    paths = {"graph": graph, "weights": tmp_path / "w.npz", "out": tmp_path / "y.npy"}
-    cases = [{**paths, "command": name, "free": n, "force": force} for name, n, force in asked]
-    for (name, free, force), heard in zip(asked, run_cases("room", 2, cases), strict=True):
-        (first, *_), (other, *_) = heard
-        says = r"memory: needs 0\.\d+ GB on each of 2 ranks; .* GB free for 2 of them"
-        assert re.fullmatch(says, first[0])
-        assert not [line for line in other if line.startswith("memory")]
-        for _, refused, there in heard:
-            assert there == (force or free > 10**6)
-            words = () if there else (f"{name} needs", "0.001 GB free", "--force")
-            assert all(word in refused for word in words) if words else refused is None
+    for (name, words), free, force in product(asked.items(), (10**12, 10**6), (False, True)):
+        out.unlink(missing_ok=True)
+        given = [f"{free} bytes", *words, *["--force"] * force]
+        fits = force or free > 10**6
+        for told in gcnmpi_lines(2, [given])[0]:
+            says = () if fits else (f"{name} needs", "0.001 GB free", "--force")
+            assert all(text in told for text in says) if says else told is None
+        assert out.exists() == fits

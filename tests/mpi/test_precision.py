@@ -139,11 +139,10 @@ def test_what_does_not_work_here_is_a_warning_of_one_line(mpirun, run, tmp_path)
         return run(tmp_path / transport, *own)
 
     full = ("broken.py", "full", 1, "os.memfd_create")
+    many = words("onesided", "threads=4096")
     done = {
         # A component of Open MPI without windows to which memory can be attached.
-        "onesided": mpirun(
-            2, "gcnmpi", *words("onesided", "threads=4096"), env={"OMPI_MCA_osc": "sm"}
-        ),
+        "onesided": mpirun(2, "gcnmpi", *many, env={"OMPI_MCA_osc": "sm"}),
         "shared": mpirun(2, *full, *words("shared")),
     }
     assert done["onesided"].stderr.count("use 8192 threads") == 1

@@ -10,8 +10,6 @@ from words import line
 from gcnmpi.core.rng import column_keys, hash_block, row_keys
 from partition.graph.aggregation import aggregation_matrix
 from partition.graph.graph import Graph
-from partition.importing.synthetic import sbm
-from partition.pipeline.adding import add_partition
 
 N, CLASSES = 61, 3
 
@@ -54,6 +52,7 @@ def folder(tmp_path_factory):
         path = store(root / f"{kind}.graph", graph)
         for k in (2, 3, 4):
             store_parts(path, f"p{k}", np.random.default_rng(k).integers(0, k - 1, N) + 1, k)
+        store_parts(path, "q", np.arange(N) % 3, 3)
     np.save(root / "predicted.npy", PREDICTED)
     np.save(root / "short.npy", PREDICTED[1:])
     np.save(root / "nan.npy", np.where(np.arange(N)[:, None] == 7, np.nan, PREDICTED))
@@ -306,10 +305,6 @@ def test_all_ranks_tell_a_mistake(hear_mistakes, folder):
     assert not list(folder.glob("x.*"))
 
 
-def test_the_bits_are_those_of_a_run_that_was_not_interrupted(run_cases, tmp_path):
+def test_the_bits_are_those_of_a_run_that_was_not_interrupted(run_cases, folder):
     """A checkpoint of something else is refused on all ranks, a damaged one passed over."""
-    for name, seed in (("symmetric", 0), ("other", 1)):
-        store(tmp_path / f"{name}.graph", sbm(61, 3, degree=4, features=1, seed=seed))
-        for model, part in (("rp", "p3"), ("block", "q")):
-            add_partition(tmp_path / f"{name}.graph", model, 3, name=part)
-    run_cases("resumed", 3, [tmp_path])
+    run_cases("resumed", 3, [folder])

@@ -206,9 +206,8 @@ def whole():
     return found
 
 
-ONE = "train.epochs=1"
 PLANNED = {
-    f"planned {network}-{sampler}": (network, settings_of(network, sampler, ONE, *own))
+    f"planned {network}-{sampler}": (network, settings_of(network, sampler, "train.epochs=1", *own))
     for network, sampler, *own in (
         ("rgcn", SAMPLERS[0]), ("rgcn", SAMPLERS[2], OWN), ("rgcn", SAMPLERS[3]),
         ("hgt", SAMPLERS[2]),

@@ -157,16 +157,6 @@ def test_without_pytorch_the_extra_is_named():
     assert "pip install '.[torch]' in a checkout" in done.stderr
 
 
-def test_nothing_else_imports_pytorch():
-    code = (
-        "import sys\n"
-        "import gcnmpi.run.trainer, gcnmpi.run.inference, gcnmpi.cli.main, gcnmpi.proof.verify\n"
-        "assert 'torch' not in sys.modules and 'gcnmpi.torch' not in sys.modules\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
 def program_of_the_page(graph: Path) -> str:
     """The training and the run of docs/pytorch.md, at the level of the module, on two ranks."""
     text = (EXAMPLES.parent / "docs" / "pytorch.md").read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 """Under mpirun: propagations that end after some checkpoints, and go on from them.
 
-A case (see cases.py) is a folder with symmetric.graph and other.graph, and with partitions of as
-many parts as there are ranks. Runs that do not belong to a checkpoint are refused.
+A case (see cases.py) is the folder of test_propagate.py, whose partitions q and pK have as many
+parts as there are ranks. Runs that do not belong to a checkpoint are refused.
 """
 
 import shutil
@@ -88,7 +88,7 @@ def of_case(comm, folder: str) -> None:
         "is of pagerank": ("laplacian-eigenvectors", "", {}),
         "made with graph.direction in, this run": (name, f"{words} graph.direction=out", {}),
         "made with dtype float64, this run": (name, f"{words} dtype=float32", {}),
-        "is of another graph": (name, words, {"graph": "other"}),
+        "is of another graph": (name, words, {"graph": "directed"}),
         "--force to go on with other rounding": (name, f"{words} loading.order=none", {}),
         "made with partition": (name, words, {"partition": "q"}),
     }
