@@ -58,26 +58,19 @@ def lab(tmp_path_factory) -> Iterator[Lab]:
     # A socket's path, of which this is a part, is short.
     state = tmp_path_factory.getbasetemp().parent / f"lab-{os.getpid()}"
     root = Path(__file__).parents[2]
-    environment = {
-        **os.environ,
-        "LAB_DIR": str(state),
-        "VENV": str(Path(sys.executable).parents[1]),
-    }
+    variables = {"LAB_DIR": str(state), "VENV": str(Path(sys.executable).parents[1])}
+    given = {"env": os.environ | variables, "cwd": folder, "stdin": subprocess.DEVNULL}
 
     def run(*words: str | os.PathLike, check: bool = True) -> subprocess.CompletedProcess:
-        done = subprocess.run(
-            [str(program), *map(str, words)], env=environment, cwd=folder, text=True,
-            capture_output=True, timeout=900, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        command = [str(program), *map(str, words)]
+        done = subprocess.run(command, text=True, capture_output=True, timeout=900, **given)
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done
 
     @contextlib.contextmanager
     def start(*words: str | os.PathLike) -> Iterator[subprocess.Popen]:
         command = [str(program), *map(str, words)]
-        with subprocess.Popen(
-            command, env=environment, cwd=folder, stdin=subprocess.DEVNULL
-        ) as process:
+        with subprocess.Popen(command, **given) as process:
             try:
                 yield process
             finally:

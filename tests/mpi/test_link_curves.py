@@ -7,6 +7,7 @@ batches of pairs, candidates of each positive. Bytes counted are bytes predicted
 
 import functools
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from words import latest, line, sets
 from gcnmpi.options.config import load_config
 from gcnmpi.proof import links
 from gcnmpi.run.record import read_run
-from partition.graph.links import PairSet, identified, read_pairs, split_pairs, write_pairs
+from partition.graph.links import identified, read_pairs, split_pairs, write_pairs
 from partition.graph.store import open_graph
 
 COMMON = (
@@ -69,15 +70,11 @@ def paths(schemes_folder):
         for pairs in (
             split(name="links"),
             split(name="drawn", candidates=13),
-            _with(made, negatives=given),
-            _with(made, name="both", candidates=candidates, replaced="both"),
+            identified(replace(made, negatives=given)),
+            identified(replace(made, name="both", candidates=candidates, replaced="both")),
         ):
             write_pairs(path, pairs)
     return found
-
-
-def _with(pairs: PairSet, **fields) -> PairSet:
-    return identified(PairSet(**{**vars(pairs), **fields}))
 
 
 @functools.cache
@@ -194,7 +191,7 @@ def test_bytes_and_messages_are_those_that_are_planned(trained, paths):
     kept = {mask: of if mask == "train" else of[:0] for mask, of in pairs.positives.items()}
     negatives = {"train": rng.integers(0, stored.graph.n, kept["train"].shape)}
     facts = {"positives": kept, "negatives": negatives, "candidates": {}}
-    write_pairs(path, _with(pairs, name="train", **facts))
+    write_pairs(path, identified(replace(pairs, name="train", **facts)))
     never = "train.epochs=1", "train.eval_every=0", "task.pairs=train", "scheme.exchange=rows"
     settings = {name: latest(*COMMON, *never, *own.split()) for name, own in PLANNED.items()}
     found = trained(4, {name: (path, "uneven-4", own) for name, own in settings.items()})

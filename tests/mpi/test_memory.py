@@ -1,10 +1,12 @@
-"""The memory that commands forecast is what they take, where features are wide."""
+"""The memory that commands forecast is what they take, where features are wide; and its refusal."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 from stored_graphs import store
+from words import line
 
 from partition.graph.links import split_pairs, write_pairs
 from partition.graph.relations import Relation
@@ -136,3 +138,22 @@ def test_loading_many_arcs_and_planning_their_exchange_take_no_more(measured, na
     """
     found, array = measured[name], 8 * ARCS / 4
     assert found["peak"] < found["forecast"] + array, found
+
+
+def test_what_has_no_room_is_refused_on_all_ranks_unless_forced(gcnmpi_lines, tmp_path):
+    graph = store(tmp_path / "g.graph", sbm(20_000, 3, degree=2, features=16), 2)
+    weights, out = tmp_path / "w.npz", tmp_path / "y.npy"
+    shapes = {"convs.0.lin.weight": (64, 16), "convs.1.lin.weight": (3, 64)}
+    np.savez(weights, **{name: np.ones(shape) for name, shape in shapes.items()})
+    asked = {
+        "inference": line("infer", graph, partition="rp-2", weights=weights, out=out),
+        "sgc": line("propagate", graph, "sgc", partition="rp-2", out=out),
+    }
+    for (name, words), free, force in product(asked.items(), (10**12, 10**6), (False, True)):
+        out.unlink(missing_ok=True)
+        given = [f"{free} bytes", *words, *["--force"] * force]
+        fits = force or free > 10**6
+        for told in gcnmpi_lines(2, [given])[0]:
+            says = () if fits else (f"{name} needs", "0.001 GB free", "--force")
+            assert all(text in told for text in says) if says else told is None
+        assert out.exists() == fits

@@ -107,12 +107,10 @@ ON_GRIDS = {
     "grid gcn": ("directed", NETWORKS["gcn"], VERTEX),
     "grid gin": ("directed", NETWORKS["gin"], VERTEX),
     "grid sage": ("directed", NETWORKS["sage"], CLUSTER),
-    "deep": (
-        "directed", "model.hidden=5,5,6 model.residual=identity graph.direction=out", VERTEX,
-    ),
-    "clipped": (
-        "directed", "model.hidden=6 train.clip_norm=0.1 task.label_smoothing=0.1", CLUSTER,
-    ),
+    "deep": ("directed", "model.hidden=5,5,6 model.residual=identity graph.direction=out",
+             VERTEX),
+    "clipped": ("directed", "model.hidden=6 train.clip_norm=0.1 task.label_smoothing=0.1",
+                CLUSTER),
     "symmetric": ("symmetric", "model.hidden=6,5", VERTEX),
     "small": ("directed", "model.hidden=6", "vertex,5"),
     "labels": ("tasks", "task.name=labels", "vertex,31"),
@@ -120,20 +118,16 @@ ON_GRIDS = {
     "huber": ("tasks", "task.name=regression task.loss=huber", "vertex,50"),
     "smooth": ("tasks", "task.label_smoothing=0.1 train.split=1", "vertex,50"),
 }  # fmt: skip
+IN_PARTS = "scheme.name=tensor3d scheme.grid=3x2x1"  # those of a partition
 GRIDS = {
-    4: {
-        "summa 1x4": "scheme.name=summa scheme.grid=1x4 scheme.permutation=single",
-        "tensor3d": "scheme.name=tensor3d scheme.grid=2x1x2 scheme.chunks=3",
-    },
-    6: {
-        "summa 2x3": "scheme.name=summa scheme.grid=2x3 scheme.block=2",
-        "split3d": "scheme.name=split3d scheme.grid=1x2x3 scheme.permutation=none",
-        "tensor3d": "scheme.name=tensor3d scheme.grid=3x2x1",  # in the parts of a partition
-    },
-}
+    4: ("scheme.name=summa scheme.grid=1x4 scheme.permutation=single",
+        "scheme.name=tensor3d scheme.grid=2x1x2 scheme.chunks=3"),
+    6: ("scheme.name=summa scheme.grid=2x3 scheme.block=2",
+        "scheme.name=split3d scheme.grid=1x2x3 scheme.permutation=none", IN_PARTS),
+}  # fmt: skip
 # Cases that grids of one number of ranks have in turn.
 TURNS = [
-    (nranks, case, list(grids)[i // 2 % len(grids)])
+    (nranks, case, grids[i // 2 % len(grids)])
     for i, case in enumerate(ON_GRIDS)
     for nranks, grids in [list(GRIDS.items())[i % 2]]
 ]
@@ -186,8 +180,8 @@ def wanted(nranks, folder):
         if nranks == 1:
             found[name] = folder(kind), None, own
         for grid in [grid for ranks, case, grid in TURNS if (ranks, case) == (nranks, name)]:
-            placed = "uneven-6" if (nranks, grid) == (6, "tensor3d") else None
-            found[name] = folder(kind), placed, [*own, *GRIDS[nranks][grid].split()]
+            placed = "uneven-6" if grid == IN_PARTS else None
+            found[name] = folder(kind), placed, [*own, *grid.split()]
     for name, groups, size, grid in [(name, 1, 1, ()) for name in IN_STEPS] + GROUPED:
         if groups * size == nranks:
             own = [*COMMON, *STEPPED, *IN_STEPS[name], *grid, f"train.groups={groups}"]
@@ -321,10 +315,6 @@ def test_mistakes_are_told(hear_mistakes, folder, tmp_path):
         "train.batches=neighbor": "gives no size",
         "train.batches=cluster,2": "gives no size",
         "train.batches=cluster,nowhere,2": "nowhere",
-        "train.batches=nieghbor,6": "unknown sampler",
-        "train.batches=neighbor,6,3": "1 fan-outs, the network looks at neighbours 2 times",
-        "train.batches=vertex,6,3": "has no fan-outs",
-        "train.batches=vertex,0": "a batch of 0 vertices",
         f"{of_seeds} model.name=mlp": "looks at no neighbours",
         "train.cache_mb=1": "rows are kept for mini-batches",
         f"{six} train.cache_mb=1": "batches of seeds",

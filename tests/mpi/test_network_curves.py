@@ -1,7 +1,8 @@
 """Every network on every scheme and kernel that runs it: the curve of the serial oracle.
 
 The cases are a covering array of networks, schemes, kernels, numbers of ranks and sizes of blocks
-of rows; one launch for each number of ranks, one test for each case. The graph is directed, with
+of rows; one launch for each number of ranks, one test for each case. A file of weights names its
+network, and infer computes its logits on other ranks. The graph is directed, with
 weights, self-loops and isolated vertices; parts are uneven, and one is empty from three ranks on.
 """
 
@@ -10,10 +11,11 @@ import functools
 import axes
 import numpy as np
 import pytest
-from words import sets
+from words import line, sets
 
 from gcnmpi.options.config import load_config
 from gcnmpi.proof import oracle
+from gcnmpi.run.weights import as_trained, read_weights
 from partition.graph.store import open_graph
 
 EPOCHS = 6
@@ -83,4 +85,36 @@ def test_every_network_has_one_curve(results, schemes_folder, nranks, name):
 def test_what_a_scheme_cannot_run_is_refused_before_loading(hear_mistakes, schemes_folder):
     words, says = ["train", schemes_folder / "directed.graph"], "p2p, bcast or replicated"
     of_schemes = [[*words, *sets(f"scheme.name={scheme}", "model.name=gat")] for scheme in CUT_ROWS]
-    hear_mistakes(2, [(line, (says, "whole rows of neighbours")) for line in of_schemes])
+    hear_mistakes(2, [(words, (says, "whole rows of neighbours")) for words in of_schemes])
+
+
+WEIGHTS = [*axes.NETWORKS, "gcn-jk-cat", "gin-eps", "gat-mean", "sage-sum"]
+
+
+@pytest.fixture(scope="module")
+def inferred(schemes_folder, succeed, tmp_path_factory):
+    """Trained on 2 ranks, inferred on 3, without a word on the network."""
+    root, lines = tmp_path_factory.mktemp("weights"), {2: [], 3: []}
+    for name in WEIGHTS:
+        settings = ("dtype=float64", "train.epochs=2", *axes.settings_of(name))
+        file = root / f"{name}.npz"
+        for nranks, verb, options in (
+            (2, "train", {"settings": settings, "out": root / name, "save_weights": file}),
+            (3, "infer", {"settings": settings[:1], "out": root / f"{name}.npy", "weights": file}),
+        ):
+            words = schemes_folder / "directed.graph", "--partition", f"uneven-{nranks}"
+            lines[nranks].append(line(verb, *words, **options))
+    for nranks, some in lines.items():
+        succeed(nranks, *some)
+    return root
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_logits_of_other_ranks_are_those_of_the_oracle(name, schemes_folder, inferred):
+    found = read_weights(inferred / f"{name}.npz", load_config())
+    config = as_trained(found, load_config(None, ["dtype=float64"]), (), "in")
+    assert config.model.name == name.split("-")[0]
+    graph = open_graph(schemes_folder / "directed.graph").graph
+    expected = oracle.Problem(graph, "in", config).logits(found.parameters)
+    logits = np.load(inferred / f"{name}.npy")
+    np.testing.assert_allclose(logits, expected, rtol=1e-10, atol=1e-10 * np.abs(expected).max())

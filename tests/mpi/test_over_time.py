@@ -62,8 +62,6 @@ def test_what_cannot_be_is_one_line(hear_mistakes, folder):
     told = {
         "frames_gru": ("takes columns apart", "scheme.name=summa"),
         "rolled_gcn": ("cuts weights by layers", "scheme.name=tensor3d"),
-        "frames_dcrnn": ("M transposed", "train.batches=neighbor,8,2,2"),
-        "frames_stgcn": ("reads at least 5 frames", "model.kernel_size=3"),
     }
     words = ["train", folder, "--partition", "uneven-2"]
     lines = [

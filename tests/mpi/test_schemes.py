@@ -131,8 +131,6 @@ def test_ties_mistakes_and_output_in_the_original_order(
         "scheme.grid=2x2x1": "scheme.grid = '2x2x1' has 4 places, and this run has 2 ranks",
         "scheme.grid=2x1": "scheme.grid = '2x1' is not 3 numbers",
         "scheme.grid=2xax1": "such as '1x1x2' on 2 ranks",
-        "model.order=combine": "this scheme aggregates first",
-        "scheme.permutation=triple": "unknown scheme.permutation",
     }
     hear_mistakes(2, [(train("wrong", setting), says) for setting, says in mistakes.items()])
     succeed(2, train("right"), infer("split.npy", "scheme.name=tensor3d", "scheme.grid=1x1x2"))

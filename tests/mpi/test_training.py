@@ -4,7 +4,6 @@ The small runs of one rank count share a launch.
 """
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,10 +12,7 @@ from words import line, sets
 from gcnmpi.options.kernel import resolve
 from gcnmpi.run.record import read_run
 from partition.graph.store import open_graph, read_partition
-from partition.importing.assemble import import_graph
-from partition.pipeline.adding import add_partition
 
-CORA = Path(__file__).parents[2] / "configs" / "cora.toml"
 BASE = (
     "dtype=float64", "model.hidden=[8, 6]", "model.dropout=0.2", "model.input_dropout=0.1",
     "train.epochs=10", "train.lr=0.05", "train.weight_decay=5e-3",
@@ -98,21 +94,6 @@ def test_the_same_run_twice_and_in_another_launch_is_the_same_bit_for_bit(
         assert all(np.array_equal(again.weights[name], a) for name, a in first.weights.items())
 
 
-def test_one_curve_on_cora(succeed, data_dir, tmp_path):
-    path = tmp_path / "cora.graph"
-    import_graph(data_dir / "planetoid" / "ind.cora", path)
-    add_partition(path, "hp", 4)
-    own = {
-        "config": CORA,
-        "settings": ("dtype=float64", "train.epochs=100", "train.eval_every=100"),
-    }
-    succeed(1, line("train", path, out=tmp_path / "1", **own))
-    succeed(4, line("train", path, out=tmp_path / "4", partition="hp-4", **own))
-    one, four = Record(tmp_path / "1"), Record(tmp_path / "4")
-    np.testing.assert_allclose(four.losses, one.losses, rtol=1e-10)
-    assert four.epochs[-1]["test_accuracy"] == one.epochs[-1]["test_accuracy"] > 0.79
-
-
 def test_bytes_are_those_predicted_and_evaluation_changes_none(runs):
     """Never, and every third epoch; patience ends at one, and checkpoints are written by time."""
     for name, record in runs.items():
@@ -138,12 +119,11 @@ def test_bytes_are_those_predicted_and_evaluation_changes_none(runs):
 def test_the_record_has_what_scripts_rely_on(runs, schemes_folder):
     record, path = runs["directed float64 4"], schemes_folder / "directed.graph"
     start, end = record.start, record.end
-    expected = {
+    assert start.items() >= {
         "event": "start", "graph_id": open_graph(path).manifest.id, "scheme": "p2p", "ranks": 4,
         "partition_id": read_partition(path, "uneven-4").id, "kernel": resolve("auto")[0],
         "devices": [None] * 4, "reduction": "mpi",
-    }  # fmt: skip
-    assert {key: start[key] for key in expected} == expected
+    }.items()  # fmt: skip
     lists = [start["hosts"], *(start["of_ranks"][name] for name in ("rows", "entries", "peers"))]
     lists += [end[name] for name in ("bytes_sent", "messages_sent", "peak_memory_bytes")]
     assert [len(one) for one in lists] == [4] * len(lists)
@@ -166,11 +146,9 @@ def test_defaults_without_config_and_out_and_what_an_earlier_record_becomes(
     mpirun, succeed, schemes_folder, tmp_path
 ):
     path, few = schemes_folder / "directed.graph", sets("train.epochs=2")
-    done = mpirun(2, "gcnmpi", "train", path, "--partition", "uneven-2", *few, cwd=tmp_path)
+    mpirun(2, "gcnmpi", "train", path, "--partition", "uneven-2", *few, cwd=tmp_path)
     (folder,) = (tmp_path / "runs").iterdir()
     assert folder.name.startswith("directed-uneven-2-")
-    assert str(Path("runs") / folder.name) in done.stdout
-    assert done.stderr.count("epoch     2/2") == 1
     config = Record(folder).start["config"]
     assert (config["dtype"], config["model"]["hidden"]) == ("float32", [16])
     seeds = [["train", path, *few, "--out", folder, *sets(f"train.seed={n}")] for n in (1, 2)]

@@ -5,7 +5,7 @@ Bytes counted are bytes predicted.
 """
 
 import functools
-from types import SimpleNamespace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from words import latest, line, sets
 from gcnmpi.options.config import load_config
 from gcnmpi.proof import links
 from gcnmpi.run.weights import read_weights
-from partition.graph.links import PairSet, identified, read_pairs, split_pairs, write_pairs
+from partition.graph.links import identified, read_pairs, split_pairs, write_pairs
 from partition.graph.relations import Relation
 from partition.graph.store import open_graph
 from partition.graph.twins import Twin
@@ -76,23 +76,16 @@ def settings_of(name):
 def triples_of(path, name="triples", **fields):
     """Arcs of a graph, with candidates for those to test on and negatives to train on."""
     stored, random = open_graph(path), np.random.default_rng(2)
-    graph = stored.graph
-    source = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
-    every = np.column_stack([source, graph.indices]).astype(np.int64)
-    order = random.permutation(len(every))
-    masks = dict(zip(("train", "val", "test"), np.split(order, [90, 110]), strict=True))
-    positives = {mask: every[some] for mask, some in masks.items()}
+    facts = {"name": name, "graph_id": stored.manifest.id, "twins": ()}
+    made = split_pairs(stored.graph, (0.65, 0.15, 0.2), 2, True, 0, **facts)
+    sizes = {mask: len(of) for mask, of in made.positives.items()}
     facts = {
-        "name": name, "graph_id": stored.manifest.id, "seed": None, "replaced": "both",
-        "made": "test", "directed": True, "relation_names": tuple(map(str, NAMES)),
-        "positives": positives,
-        "negatives": {"train": random.integers(0, N, (2 * len(positives["train"]), 2))},
-        "candidates": {mask: random.integers(0, N, (len(positives[mask]), 8))
-                       for mask in ("val", "test")},
-        "relations": {mask: np.array(graph.arc_type)[some] for mask, some in masks.items()},
+        "relation_names": NAMES, "replaced": "both",
+        "negatives": {"train": random.integers(0, N, (2 * sizes["train"], 2))},
+        "candidates": {mask: random.integers(0, N, (sizes[mask], 8)) for mask in ("val", "test")},
         "twins": (Twin(0, 0, True), Twin(1, 2, False), Twin(2, 0, True)),
     }  # fmt: skip
-    return identified(PairSet(id="", **(facts | fields)))
+    return identified(replace(made, **(facts | fields)))
 
 
 def stored(path, counts, tables, **data):
@@ -127,11 +120,6 @@ def paths(tmp_path_factory):
         graph = open_graph(typed).graph
         write_pairs(typed, split_pairs(graph, (0.7, 0.1, 0.2), 3, True, name=name, **facts))
     return {False: plain, True: typed}
-
-
-def only_train(of):
-    """Rows of each mask, none of which are held out."""
-    return {mask: rows if mask == "train" else rows[:0] for mask, rows in of.items()}
 
 
 @functools.cache
@@ -175,11 +163,10 @@ def test_scores_and_mistakes(succeed, hear_mistakes, paths, tmp_path):
     file.write_text("".join(f"{u},{NAMES[r]},{v}\n" for (u, v), r in rows))
     given = {"weights": weights, "settings": ["dtype=float64", "task.pairs=triples"]}
     columns = {"pairs": file, "columns": "source,relation,target"}
+    train = {"save_weights": weights, "settings": settings, "out": tmp_path / "run"}
     succeed(
         3,
-        line(
-            "train", path, save_weights=weights, settings=settings, out=tmp_path / "run", **placed
-        ),
+        line("train", path, **train, **placed),
         line("score", path, pairs="triples", out=tmp_path / "set.npy", **given, **placed),
         line("score", path, out=tmp_path / "file.npy", **columns, **given, **placed),
     )
@@ -191,7 +178,8 @@ def test_scores_and_mistakes(succeed, hear_mistakes, paths, tmp_path):
     negatives = {mask: random.integers(0, N, (4, 2)) for mask in ("val", "test")}
     write_pairs(path, triples_of(path, "common", negatives=negatives, candidates={}))
     none = {"candidates": {}, "relations": {}, "relation_names": ()}
-    write_pairs(path, triples_of(path, "plain", positives=only_train(pairs.positives), **none))
+    trained = {mask: of[: len(of) * (mask == "train")] for mask, of in pairs.positives.items()}
+    write_pairs(path, triples_of(path, "plain", positives=trained, **none))
     out = {"partition": "uneven-2", "out": tmp_path / "none.csv"}
     score = line("score", path, **out, **given)
     told = [
@@ -215,43 +203,45 @@ def test_partners_by_a_relation_are_those_of_brute_force(
 ):
     """Of the type that it leads to, without those that there is such an arc with."""
     cases, lines, asked = {}, [], {False: "knows", True: "user,buys,item"}
+
+    def own_of(decoder):
+        return latest(*COMMON, "train.epochs=1", "model.name=gcn", f"task.decoder={decoder}")
+
     for decoder in ("complex", "transe", "dot"):
-        own = latest(*COMMON, "train.epochs=1", "model.name=gcn", f"task.decoder={decoder}")
         for kinds, path in paths.items():
             weights = tmp_path / f"{decoder}-{kinds}.npz"
             out = {"out": tmp_path / f"{decoder}-{kinds}", "save_weights": weights}
-            lines.append(line("train", path, settings=own, **out))
+            lines.append(line("train", path, settings=own_of(decoder), **out))
             case = {
                 "graph": path, "weights": weights, "dtype": "float64", "task_pairs": "triples",
                 "k": N - 1, "relation": asked[kinds], "partition": "uneven-3",
             }  # fmt: skip
             for arcs in (False, True):
-                about = SimpleNamespace(decoder=decoder, kinds=kinds, arcs=arcs, own=own)
-                cases[decoder, kinds, arcs] = about, case | {"with_arcs": arcs}
+                cases[decoder, kinds, arcs] = case | {"with_arcs": arcs}
     succeed(1, *lines)
     by = {"partition": "uneven-2", "weights": weights, "out": tmp_path / "none.csv", "top": 2}
     by |= {"relation": asked[True], "vertices": "0,18", "settings": ["dtype=float64"]}
     told = "vertex 18 has no partners by user,buys,item: it is no user"
     hear_mistakes(2, [(line("score", paths[True], **by), told)])
-    tables = run_cases("score_cases", 3, [case for _, case in cases.values()])
-    for (about, case), table in zip(cases.values(), tables, strict=True):
-        graph, config = open_graph(case["graph"]).graph, load_config(None, about.own)
-        problem = links.LinkProblem(graph, read_pairs(case["graph"], "triples"), "in", config)
+    tables = run_cases("score_cases", 3, [*cases.values()])
+    for (decoder, kinds, arcs), table in zip(cases, tables, strict=True):
+        case = cases[decoder, kinds, arcs]
+        graph, config = open_graph(paths[kinds]).graph, load_config(None, own_of(decoder))
+        problem = links.LinkProblem(graph, read_pairs(paths[kinds], "triples"), "in", config)
         weights = read_weights(case["weights"], config).parameters
         every = np.stack(np.divmod(np.arange(N * N), N), axis=1)
         scores = problem.scores(weights, every, np.ones(N * N, int)).reshape(N, N)
         allowed = ~np.eye(N, dtype=bool)
-        if not about.arcs:
+        if not arcs:
             there = np.array(graph.arc_type) == 1
             source = np.repeat(np.arange(N), np.diff(graph.indptr))[there]
             allowed[source, graph.indices[there]] = False
-            if about.decoder == "dot":  # which has no direction
+            if decoder == "dot":  # which has no direction
                 allowed[graph.indices[there], source] = False
-        if about.kinds:
+        if kinds:
             allowed[:, USERS], allowed[ITEMS] = False, False
         right = {(u, v): scores[u, v] for u, v in np.argwhere(allowed).tolist()}
-        found = dict(zip(zip(table["vertex"], table["partner"], strict=True), table["score"],
-                         strict=True))  # fmt: skip
-        assert found == pytest.approx(right, rel=1e-9, abs=1e-12), about
-        u, score = np.array(table["vertex"]), np.array(table["score"])
+        u, v, score = (np.array(table[name]) for name in ("vertex", "partner", "score"))
+        found = {(a, b): s for a, b, s in zip(u, v, score, strict=True)}
+        assert found == pytest.approx(right, rel=1e-9, abs=1e-12), case
         assert (np.diff(score)[np.diff(u) == 0] <= 1e-9).all()

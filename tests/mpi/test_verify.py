@@ -8,7 +8,6 @@ import pytest
 from stored_graphs import store, with_uneven_parts
 from words import latest, sets
 
-from gcnmpi.options.kernel import resolve
 from partition.graph.store import read_partition, write_partition
 from partition.importing.assemble import build_graph
 from partition.importing.readers import Source
@@ -77,13 +76,6 @@ def case(folder, nranks, kind, settings, name="uneven"):
     scheme = next((word[12:] for word in settings if word.startswith("scheme.name=")), "p2p")
     parts = {"p2p": nranks, "replicated": max(1, nranks // 2)}.get(scheme)
     return folder / f"{kind}.graph", parts and f"{name}-{parts}", settings
-
-
-def with_faults(run_cases, folder, faulty):
-    """The results on 3 ranks of (fault, kind, settings[, partition])."""
-    names = ("graph", "partition", "settings", "fault", "directions")
-    cases = [(*case(folder, 3, *about), fault, 4) for fault, *about in faulty]
-    return run_cases("verify_cases", 3, [dict(zip(names, one, strict=True)) for one in cases])
 
 
 DROPOUT = "model.dropout=0.5 model.input_dropout=0.3"
@@ -185,7 +177,10 @@ def test_every_check_can_miss(run_cases, folder):
         ("rows_not_in_original_order", "directed", f"{ONCE} loading.order=none"),
         ("fold_of_halo_twice", "directed", "model.name=gat model.hidden=[4] scheme.name=bcast"),
     ]
-    *results, once, attention = with_faults(run_cases, folder, faulty)
+    names = ("graph", "partition", "settings", "fault", "directions")
+    cases = [(*case(folder, 3, *about), fault, 4) for fault, *about in faulty]
+    asked = [dict(zip(names, one, strict=True)) for one in cases]
+    *results, once, attention = run_cases("verify_cases", 3, asked)
     seen = set()
     for (fault, expected), result in zip(FAULTY.items(), results, strict=True):
         missed = set(result["missed"])
@@ -207,8 +202,4 @@ def test_the_command_prints_a_table_or_one_object_and_exits_with_the_verdict(mpi
     assert facts["ok"]
     assert (facts["dtype"], facts["ranks"], facts["config"]["train"]["epochs"]) == ("float32", 3, 3)
     assert all(check["measured"] <= check["tolerance"] for check in facts["checks"])
-    done = mpirun(3, "gcnmpi", *arguments, "false-3", code=1)
-    for word in ("directed", "p2p", "fold", resolve("auto")[0], "float64", "loss curve", "1e-10"):
-        assert word in done.stdout
-    assert done.stdout.count("MISS ") == 4
-    assert "send_rows" in done.stdout
+    mpirun(3, "gcnmpi", *arguments, "false-3", code=1)

@@ -1,9 +1,9 @@
 """Under mpirun: gcnmpi command lines, each a list of words without "gcnmpi", as cases of cases.py.
 
 A line gives a list: for every rank null, or the text of the mistake that it and all the others
-raised. With "at once" before it, it does not wait for runs that may be about to end. Of a list of
-two lines, the first is that of rank 0. As a program, it takes a JSON list of lines that none may
-complain of.
+raised. With "at once" before it, it does not wait for runs that may be about to end; with "N
+bytes", a node has so many free. Of a list of two lines, the first is that of rank 0. As a program,
+it takes a JSON list of lines that none may complain of.
 """
 
 import json
@@ -14,7 +14,7 @@ import click
 
 from gcnmpi.cli.main import cli
 from gcnmpi.mpi.process import run
-from gcnmpi.run import claims
+from gcnmpi.run import claims, room
 from partition.errors import UserError
 
 
@@ -36,9 +36,14 @@ def attempt(comm, words: list[str]) -> str | None:
 
 def of_case(comm, words: list) -> list[str | None]:
     words = words[comm.rank > 0] if isinstance(words[0], list) else words
-    waits = words[0] != "at once"
-    with mock.patch.object(claims, "PATIENCE", claims.PATIENCE if waits else 0.1):
-        return comm.allgather(attempt(comm, words if waits else words[1:]))
+    if words[0] == "at once":
+        way = mock.patch.object(claims, "PATIENCE", 0.1)
+    elif words[0].endswith(" bytes"):
+        way = mock.patch.object(room, "free_bytes", return_value=int(words[0].split()[0]))
+    else:
+        return comm.allgather(attempt(comm, words))
+    with way:
+        return comm.allgather(attempt(comm, words[1:]))
 
 
 def main(comm) -> int:

@@ -3,8 +3,7 @@
 They move the bytes that were predicted, give the same bits by every transport and with any number
 of threads, and differ from the serial ones by what rounding may do. Graphs are directed and
 symmetric, parts uneven, one empty, or all in one; ranks of one node, and of two where there are
-enough of them (that they are two is pretended). A case (see cases.py) is a folder for graphs, and
-whether messages are rounded.
+enough of them (that they are two is pretended). A case (see cases.py) is a folder for graphs.
 """
 
 import contextlib
@@ -187,9 +186,8 @@ def check_rounded(
                 same(rounded(transport="shared"), exact, precision, "shared")
 
 
-def of_case(comm, case: tuple[str, bool]) -> None:
-    folder, rounds = Path(case[0]), case[1]
-    check = check_rounded if rounds else check_transports
+def of_case(comm, folder: str) -> None:
+    folder = Path(folder)
     mpi.from_root(comm, lambda: prepare(folder, comm.size))
     cases = [
         (kind, name, {"name": "p2p", "backward": backward, "exchange": exchange})
@@ -199,16 +197,18 @@ def of_case(comm, case: tuple[str, bool]) -> None:
         )
         if (kind, backward) != ("directed", "expand")
     ][:: STEPS[comm.size]]  # fmt: skip
-    for number, (kind, name, options) in enumerate(cases):
-        more = {"turn": number} if rounds else {}
-        check(comm, folder / f"{kind}-{comm.size}.graph", name, options, **more)
     if comm.size == 4:
         # Copies: exchanges within process columns, and copies that stay equal.
         mpi.from_root(comm, lambda: prepare(folder, 2))
         for kind, exchange in (("directed", "mixed"), ("symmetric", "rows")):
             replicated = {"name": "replicated", "replication": 2, "exchange": exchange}
-            check(comm, folder / f"{kind}-2.graph", "random", replicated)
+            cases.append((kind, "random", replicated))
+    for number, (kind, name, options) in enumerate(cases):
+        path = folder / f"{kind}-{2 if 'replication' in options else comm.size}.graph"
+        check_transports(comm, path, name, options)
+        check_rounded(comm, path, name, options, turn=number)
     if comm.size > 2:
         kind, name, options = cases[0]
-        with two_nodes():  # only rows between nodes are rounded
-            check(comm, folder / f"{kind}-{comm.size}.graph", name, options, pretended=True)
+        for check in (check_transports, check_rounded):
+            with two_nodes():  # only rows between nodes are rounded
+                check(comm, folder / f"{kind}-{comm.size}.graph", name, options, pretended=True)

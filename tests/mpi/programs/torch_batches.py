@@ -7,50 +7,32 @@ losses of a training, which are the same on any number of ranks.
 
 import itertools
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from products import N, assignments, random_graph
+from products import N, assignments
 from torch.nn.functional import cross_entropy
+from torch_cases import mask_of, prepare
 
 import gcnmpi.torch
-from gcnmpi.core import rng
+from gcnmpi.mpi import comm as mpi
 from gcnmpi.mpi.process import run
-from partition.errors import UserError
 from partition.graph.aggregation import aggregation_matrix
-from partition.graph.arc_data import ArcData
 from partition.graph.graph import arcs
 from partition.graph.sampling import make_sampler
-from partition.graph.store import open_graph, read_partition, write_graph
+from partition.graph.store import open_graph, read_partition
 
 sys.path.append(str(Path(__file__).parents[2]))
+from refusals import refuses
 from stored_graphs import store_parts
 
-WIDTH, SEED, CLASSES = 3, 5, 4
+WIDTH, SEED, CLASSES = 3, 5, 3
 KINDS = [
     ("neighbor", 7, [3, 2]), ("neighbor", "100%", [-1, -1]), ("labor", 9, [2, 3]),
     ("neighbor", 1, [4]), ("vertex", 20, []), ("cluster", 2, []),
 ]  # fmt: skip
-
-
-def prepare(folder, k):
-    """A directed graph with classes, features of arcs and isolated vertices; parts and clusters."""
-    random = np.random.default_rng(5)
-    graph = random_graph("directed")
-    train = random.random(N) < 0.6
-    graph = replace(
-        graph, features=random.standard_normal((N, WIDTH)).astype(np.float32),
-        labels=random.integers(-1, CLASSES, N), masks={"train": train, "val": ~train},
-        arc_data=ArcData(random.standard_normal((graph.nnz, 2)).astype(np.float32)),
-    )  # fmt: skip
-    path = folder / "one-way.graph"
-    write_graph(path, graph, source={})
-    for name, parts in assignments(k).items():
-        store_parts(path, name, parts, k)
-    store_parts(path, "fine", random.integers(0, 6, N), 6)
 
 
 class Whole:
@@ -93,19 +75,12 @@ def network(layers):
     ).double()
 
 
-def keys_mask(number, layer, ids, width, p):
-    keys = rng.row_keys(SEED, number, layer, ids)
-    hashes, scratch = np.empty((2, len(ids), width), np.uint32)
-    rng.hash_block(keys, rng.column_keys(np.arange(width)), hashes, scratch)
-    return torch.from_numpy(hashes >= rng.threshold(p)).double() / (1 - p)
-
-
 def on_whole(net, graph, layers, number):
     """Output of all vertices, with the dropout of the batch."""
     h = torch.from_numpy(np.array(graph.features, np.float64))
     order = layers[::-1] if len(layers) == len(net) else layers * len(net)
     for k, (linear, matrix) in enumerate(zip(net, order, strict=True)):
-        h = linear(matrix @ (h * keys_mask(number, k, np.arange(N), h.shape[1], 0.3)))
+        h = linear(matrix @ (h * mask_of((SEED, number, k), h.shape, 0.3).double()))
         h = torch.tanh(h) if k + 1 < len(net) else h
     return h
 
@@ -182,26 +157,20 @@ def check_arcs(graph, block):
 
 def check_mistakes(g, path):
     """Each is one line, on all ranks."""
-    for words, said in (
-        (("neighbour", 4, [2]), "did you mean 'neighbor'"),
-        (("vertex", 4, [2]), "no fan-outs"),
-        (("cluster", 2), "such as cluster"),
-        (("full", 2), "no mini-batches"),
+    none, drawn = torch.zeros(g.num_own, dtype=torch.bool), ("neighbor", 4, [2])
+    for words, options, said in (
+        (("vertex", 4, [2]), {"epoch": 1}, "no fan-outs"),
+        (("cluster", 2), {"epoch": 1}, "such as cluster"),
+        (("full", 2), {"epoch": 1}, "no mini-batches"),
+        (drawn, {"epoch": 0}, "epochs count from 1"),
+        (drawn, {"epoch": 1, "seeds": none}, "no vertex of any rank"),
+        (drawn, {"epoch": 1, "seeds": none.long()}, "mask of own rows"),
     ):
-        with pytest.raises(UserError, match=said):
-            g.batches(*words, epoch=1)
-    with pytest.raises(UserError, match="epochs count from 1"):
-        g.batches("neighbor", 4, [2], epoch=0)
-    none = torch.zeros(g.num_own, dtype=torch.bool)
-    with pytest.raises(UserError, match="no vertex of any rank"):
-        g.batches("neighbor", 4, [2], epoch=1, seeds=none)
-    with pytest.raises(UserError, match="mask of own rows"):
-        g.batches("neighbor", 4, [2], epoch=1, seeds=none.long())
-    batch = next(iter(g.batches("neighbor", 4, [2], epoch=1)))
-    with pytest.raises(IndexError, match="1 blocks, as many as fan-outs"):
-        batch[1]
-    with pytest.raises(ValueError, match="rows of the block"):
-        batch[0].expand(torch.zeros(1000, 2, dtype=torch.float64))
+        refuses(said, g.batches, *words, **options)
+    batch = next(iter(g.batches(*drawn, epoch=1)))
+    refuses("1 blocks, as many as fan-outs", batch.__getitem__, 1, error=IndexError)
+    more = torch.zeros(1000, 2, dtype=torch.float64)
+    refuses("rows of the block", batch[0].expand, more, error=ValueError)
     other = torch.arange(N)[g.ids] % 2 == 0  # seeds of one's own
     for batch in g.batches("labor", 20, [-1], epoch=3, seeds=other):
         assert (batch.ids[: batch.num_seeds] % 2 == 0).all()
@@ -230,10 +199,9 @@ def train(path, partition):
 
 def main(comm):
     folder = Path(sys.argv[1])
-    if comm.rank == 0:
-        prepare(folder, comm.size)
-    comm.Barrier()
-    path = folder / "one-way.graph"
+    mpi.from_root(comm, lambda: prepare(folder, comm.size))
+    path, fine = folder / f"directed-{comm.size}.graph", np.random.default_rng(5).integers(0, 6, N)
+    mpi.from_root(comm, lambda: store_parts(path, "fine", fine, 6))
     parts = list(assignments(comm.size)) if comm.size > 1 else [None]
     for number, (kind, size, fanouts) in enumerate(KINDS):
         g = check(comm, path, parts[number % len(parts)], kind, size, fanouts)

@@ -73,13 +73,9 @@ def train(
                 time.sleep(600)
             if epoch == unlogged:
                 break
-            found = g.metrics(scores)
-            if mistake == "metrics":
-                found["val_accuracy"] = float(g.rank)
-            if mistake == "name":
-                found["lr"] = 0.02
-            if mistake == "loss":
-                loss = loss + g.rank
+            wrong = {"metrics": {"val_accuracy": float(g.rank)}, "name": {"lr": 0.02}}
+            found = g.metrics(scores) | wrong.get(mistake, {})
+            loss = loss + g.rank * (mistake == "loss")
             if mistake == "one rank" and g.rank:
                 continue
             run.log(epoch + (mistake == "epoch"), loss=loss, **found)
