@@ -75,7 +75,6 @@ def test_the_folder_of_a_dataset_is_imported(tmp_path, monkeypatch):
     run("import", "Cora", "g.graph", "--undirected")
     stored = open_graph("g.graph")
     assert (stored.graph.splits, stored.manifest.directed) == (2, False)
-    assert stored.manifest.source["columns"] == "data of arcs edge_attr"
     assert stored.manifest.arc_features == 2
 
 
@@ -88,8 +87,7 @@ def test_an_edge_attr_of_one_column_is_the_weights(tmp_path):
     assert read_source(saved(file, edge_attr=ones)).weights.tolist() == [0.5, 1, 2]
     layout = Layout(arc_features="edge_attr")
     source = read_source(saved(file, **bare, edge_attr=ones), layout=layout)
-    assert source.weights is None
-    assert source.arc_data.columns["features"].tolist() == [[1], [1], [1]]
+    assert (source.weights, source.arc_data.columns["features"].tolist()) == (None, ones.tolist())
 
 
 def test_what_y_means(tmp_path):
@@ -99,9 +97,9 @@ def test_what_y_means(tmp_path):
         source = read_source(saved(tmp_path / "b.pt", y=y, train_mask=None))
         assert source.labels is None
         np.testing.assert_array_equal(source.targets, y.reshape(4, -1))
-    bare = {"x": None, "y": None, "train_mask": None, "edge_weight": None}
-    assert read_source(saved(tmp_path / "c.pt", **bare)).n == 3
-    assert read_source(saved(tmp_path / "d.pt", **bare, num_nodes=9)).n == 9
+    bare = dict.fromkeys(("x", "y", "train_mask", "edge_weight"))
+    for n, given in ((3, {}), (9, {"num_nodes": 9})):
+        assert read_source(saved(tmp_path / "c.pt", **bare, **given)).n == n
 
 
 REFUSED = [
@@ -112,7 +110,6 @@ REFUSED = [
     ({"edge_index": None}, "has no edge_index"),
     ({"edge_index": np.zeros((3, 2))}, "not integers in the shape"),
     ({"x": [1, 2]}, "x is no tensor, but 'list'"),
-    ({"y": np.zeros(3, np.int64)}, "y has 3 rows, the graph has 4"),
     ({"train_mask": np.array([3])}, "not a bool for each of 4"),
     ({"edge_weight": np.ones(2)}, "not a number for each of 3 arcs"),
     ({"num_nodes": "4"}, "not a number of vertices"),
@@ -130,8 +127,7 @@ def test_nothing_of_a_file_is_run(tmp_path):
     layer = write.instance("torch_geometric.nn", "GCN", {})
     for content in (call, layer, {"x": call}, write.instance(DATA, "Data", call)):
         write.write_torch(file := tmp_path / "data.pt", content, {})
-        refusal = refuses("has no use for: nothing of it was run", read_source, file)
-        assert "from_object" in refusal.hint
+        refuses("has no use for: nothing of it was run", read_source, file)
     assert os.listdir(tmp_path) == ["data.pt"]
 
 
@@ -187,8 +183,7 @@ def dgl_saved(path, form="coo", graphs=1, version=2, types=1, data=None, arcs=No
     labels = u64(1) + text("y") + array(np.ones(2, np.float32))
     bits = {"coo": 1, "csr": 2, "twice": 2, "csc": 4}[form] | (0 if old else 1 << 32)
     body = u64(dgl_bin.HETERO) + metagraph(types) + u64(1, dgl_bin.UNIT, bits, 7 | 1 << 32)
-    body += metagraph() + in_form(form) + u64(1, sizes)
-    body += tables(data) + tables(arcs)
+    body += metagraph() + in_form(form) + u64(1, sizes) + tables(data) + tables(arcs)
     body += u64(1) + text("_N") + u64(1) + text("_E")
     path.write_bytes(head + u64(len(head) + 8 + len(labels)) + labels + body)
     return path
@@ -204,8 +199,7 @@ DGL_DATA = {
 
 
 @pytest.mark.parametrize("form", ["coo", "csr", "csc"])
-def test_dgl_a_graph_comes_back_from_every_form(tmp_path, monkeypatch, form):
-    monkeypatch.chdir(tmp_path)
+def test_dgl_a_graph_comes_back_from_every_form(tmp_path, form):
     path = dgl_saved(tmp_path / "g.bin", form)
     source = read_source(path)
     assert (guess_format(path), source.n) == ("dgl", 4)
@@ -224,7 +218,6 @@ def test_other_files_are_refused(tmp_path):
         ({"old": True}, "an old version of DGL"),
         ({"types": 2}, "several types"),
         ({"sizes": 3}, r"vertices outside 0\.\.2"),
-        ({"data": {"feat": np.zeros((3, 1))}}, "x has 3 rows"),
         ({"form": "twice"}, "."),
     ):
         refuses(message, read_source, dgl_saved(tmp_path / "g.bin", **change))
@@ -240,7 +233,7 @@ def partitioned(folder, **change):
         arcs = {"inner_edge": np.array(own[part], np.uint8)}
         dgl_saved(inside / "graph.dgl", data={"_ID": np.array(order)}, arcs=arcs)
         rows = {"_N/feat": np.array([[part, 0.0], [part, 1]]), "_N/label": np.array([0, 1])}
-        raw = u64(dgl_bin.TENSORS, 2, 2) + b"".join(text(k) + array(a) for k, a in rows.items())
+        raw = u64(dgl_bin.TENSORS, 2) + tables(rows)[8:]
         (inside / "node_feat.dgl").write_bytes(raw)
         facts[f"part-{part}"] = {"part_graph": f"part{part}/graph.dgl",
                                  "node_feats": f"part{part}/node_feat.dgl"}  # fmt: skip
