@@ -29,17 +29,20 @@ def oracle(graph, parts, k, direction):
         row = matrix.indices[matrix.indptr[i] : matrix.indptr[i + 1]].tolist()
         nnz[parts[i]] += len(row)
         needs[parts[i]].update(j for j in row if parts[j] != parts[i])
-    peers = {(int(parts[j]), p) for p in range(k) for j in needs[p]}
-    return Metrics(
-        k=k,
-        direction=direction,
-        rows=[int((parts == p).sum()) for p in range(k)],
-        nnz=nnz,
-        send_rows=[sum(parts[j] == p for q in range(k) for j in needs[q]) for p in range(k)],
-        recv_rows=[len(needs[p]) for p in range(k)],
-        send_messages=[sum(s == p for s, _ in peers) for p in range(k)],
-        recv_messages=[sum(r == p for _, r in peers) for p in range(k)],
-    )
+    sent = {(int(parts[j]), p, j) for p in range(k) for j in needs[p]}
+    return metrics_of(parts, k, direction, nnz, sent)
+
+
+def metrics_of(parts, k, direction, nnz, sent, **more):
+    """The figures of distinct (sender, receiver, name of what is sent)."""
+    rows, pairs = [int((parts == p).sum()) for p in range(k)], {(s, r) for s, r, _ in sent}
+    (send_rows, recv_rows), (out, back) = (counted(k, of) for of in (sent, pairs))
+    return Metrics(k, direction, rows, nnz, send_rows, recv_rows, out, back, **more)
+
+
+def counted(k, sent):
+    """How many of them each part sends, and receives."""
+    return [[sum(one[end] == p for one in sent) for p in range(k)] for end in (0, 1)]
 
 
 WAYS = st.sampled_from(["in", "out"])
@@ -73,21 +76,13 @@ def mixed_costs(row, column, owner, parts, k, direction):
         nnz[s if mark else r] += 1
         if s != r:
             (sums if mark else rows).add((s, r, i if mark else j))
-    sent, pairs = rows | {(s, r, -1 - i) for s, r, i in sums}, {(s, r) for s, r, _ in rows | sums}
-
-    def count(triples, end):
-        return [sum(triple[end] == p for triple in triples) for p in range(k)]
-
-    return Metrics(
-        k=k, direction=direction, rows=[int((parts == p).sum()) for p in range(k)], nnz=nnz,
-        send_rows=count(sent, 0), recv_rows=count(sent, 1),
-        send_messages=count(pairs, 0), recv_messages=count(pairs, 1),
-        send_sums=count(sums, 0), recv_sums=count(sums, 1),
-    )  # fmt: skip
+    sent = rows | {(s, r, -1 - i) for s, r, i in sums}
+    of_sums = dict(zip(("send_sums", "recv_sums"), counted(k, sums), strict=True))
+    return metrics_of(parts, k, direction, nnz, sent, **of_sums)
 
 
 @settings(max_examples=100)
-@given(partitioned_graphs(), st.sampled_from(["in", "out"]), st.integers(1, 50))
+@given(partitioned_graphs(), WAYS, st.integers(1, 50))
 def test_the_mixed_exchange_equals_the_definition(case, direction, limit):
     graph, parts, k = case
     with pytest.MonkeyPatch.context() as patch:  # pairs are taken together or one by one

@@ -20,7 +20,6 @@ def demo(tmp_path):
 def test_a_session(demo):
     added = as_json("add", demo, "--model", "gp", "-k", 3)
     assert (added["name"], added["model"], added["tool"], added["k"]) == ("gp-3", "gp", "metis", 3)
-    assert (added["warnings"], "parts" in added) == ([], False)
     run("add", demo, "--model", "gp", "--objective", "vol", "-k", 3, "--imbalance", 0.2)
     run("add", demo, "--model", "hp", "-k", 3, "--set", "threads=1", "--seed", 4)
     run("add", demo, "--model", "rp", "-k", 3, "--name", "mine")
@@ -53,8 +52,7 @@ def test_a_session(demo):
     assert {row["model"] for row in models} == {"rp", "block", "gp", "hp", "mg", "shp"}
     (metis,) = [row for row in models if row["tool"] == "metis"]
     assert metis["options"]["objective"]["choices"] == ["cut", "vol"]
-    for words in (["list", demo], ["models"], ["compare", demo], ["info", demo, "hp-3-s4"]):
-        run(*words)
+    run("models")
 
 
 COUNTED = {"n", "nnz", "vertices", "arcs", "positives", "candidates", "steps", "volume", "max_send"}
@@ -83,12 +81,8 @@ def test_tables_have_the_numbers_of_json(tmp_path, monkeypatch):
     run("pairs", path, "--candidates", 150)
     run("samples", path, "--states", states)
     monkeypatch.setenv("COLUMNS", "300")
-    names = ("rp-3",), ("links",), ("samples",)
-    for words in (
-        ("list", path),
-        ("compare", path),
-        *(("info", path, *more) for more in ((), *names)),
-    ):
+    names = (), ("rp-3",), ("links",), ("samples",)
+    for words in (("list", path), ("compare", path), *(("info", path, *more) for more in names)):
         said, found = run(*words).stdout, list(counts(as_json(*words)))
         assert found, words
         assert not [number for number in found if number not in said], words
@@ -129,13 +123,10 @@ def test_synth(demo, tmp_path):
 ADD = "add DEMO --model"
 MISTAKES = {
     "info none.graph": "error: there is no graph folder none.graph\n  hint: gcn-partition",
-    f"{ADD} hp -k 0": "error: k = 0",
     f"{ADD} hp -k 201": "201 parts, but demo has 200 vertices",
     f"{ADD} blok -k 2": "hint: did you mean 'block'?",
     f"{ADD} gp -k 2 --objective km1": "unknown objective",
-    f"{ADD} gp -k 2 --set x": "not of the form OPTION=VALUE",
     f"{ADD} gp -k 2 --set seed=1": "option of its own",
-    "synth sbm x.txt": "ends in .graph",
     "synth bter x.graph --like DEMO --min-degree 3": "--min-degree is of a power law",
     "synth bter x.graph -n 10 --factor 9": "hint: take more vertices",
     "imprt none.mtx x.graph": "error: No such command 'imprt'",

@@ -55,6 +55,7 @@ def test_facts_and_time_decide_what_is_tried():
     # Of web graphs, METIS and KaMinPar see too little; where there is no locality, no start is
     # better than another one; partitions of roads differ from seed to seed.
     small, _ = planned(Facts(1e4, 8))
+    assert set(small) == {candidate.name for candidate in CANDIDATES[1:]} - {"kaminpar-largek"}
     assert small.index("kaminpar") < small.index("hp") < small.index("hp+1"), "gain per second"
     assert planned(Facts(1e9, 64))[0] == []
     assert planned(Facts(4e5, 16, 0.1, directed=True))[0][:2] == ["mg", "hp"]
