@@ -137,29 +137,8 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
 
 def targets(folder: Path) -> dict[str, Target]:
     """Every reader by name; ``folder`` is for files on the way."""
-    readers = {
-        "mtx": _sources,
-        "edges": _sources,
-        "npz": _sources,
-        "planetoid": lambda folder: read_source(folder / "ind.a", "planetoid"),
-        "torch": lambda folder: read_tensors(folder / "w.pt"),
-        "safetensors": lambda folder: read_tensors(folder / "w.safetensors"),
-        "pyg": lambda folder: read_source(folder / "g.pt", "pyg"),
-        "pair files": lambda folder: read_masks(folder, Layout()),
-        "vertex data": _vertex_data,
-        "vertex tables": _vertex_tables,
-        "part file": lambda folder: read_parts(folder / "parts", 4, 3),
-        "config": lambda folder: load_config(folder / "c.toml"),
-        "weights": lambda folder: read_weights(folder / "w.npz", Config()),
-        "record": _record,
-        # A graph that is opened must do no harm to code that computes with it.
-        "graph folder": lambda f: measure(open_graph(f).graph, np.arange(6) % 2, 2, "out"),
-        "pairs": lambda folder: describe_pairs(read_pairs(folder, "links")),
-        "partition": _partition,
-        "checkpoint": _checkpoint,
-    }
     made = {}
-    for name, read in readers.items():
+    for name, read in READERS.items():
         place = folder / name.replace(" ", "-")
         written = FILES[name] if name in FILES else _written(place, name)
         made[name] = Target(written, read)
@@ -257,7 +236,7 @@ def _written(folder: Path, name: str) -> dict[str, bytes]:
         arrays |= {"y": np.array([0, 1, 0]), "train_mask": np.array([True, False, True])}
         write_pyg(folder / "g.pt", arrays | {"num_nodes": 3})
     elif name == "pair files":
-        write_torch(folder / "train.pt", {"head": pairs[:, 0], "tail": pairs[:, 1], "x": 1}, {})
+        write_torch(folder / "train.pt", {"head": pairs[:, 0], "tail": pairs[:, 1], "x": 1})
         (folder / "valid.pt").write_bytes(OLD + pickle.dumps({"edge": pairs, "edge_neg": pairs}, 2))
         (folder / "test.csv").write_bytes(b"0,2\n2,1\n")
     elif name == "checkpoint":
@@ -345,3 +324,26 @@ def _seal(folder: Path) -> None:
         data = (folder / piece[0]).read_bytes()
         piece[1:] = [0, len(data), zlib.crc32(data)]
     path.write_text(json.dumps(facts | {"checksum": checkpoint_files._checksum(facts)}))
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "mtx": _sources,
+    "edges": _sources,
+    "npz": _sources,
+    "planetoid": lambda folder: read_source(folder / "ind.a", "planetoid"),
+    "torch": lambda folder: read_tensors(folder / "w.pt"),
+    "safetensors": lambda folder: read_tensors(folder / "w.safetensors"),
+    "pyg": lambda folder: read_source(folder / "g.pt", "pyg"),
+    "pair files": lambda folder: read_masks(folder, Layout()),
+    "vertex data": _vertex_data,
+    "vertex tables": _vertex_tables,
+    "part file": lambda folder: read_parts(folder / "parts", 4, 3),
+    "config": lambda folder: load_config(folder / "c.toml"),
+    "weights": lambda folder: read_weights(folder / "w.npz", Config()),
+    "record": _record,
+    # A graph that is opened must do no harm to code that computes with it.
+    "graph folder": lambda f: measure(open_graph(f).graph, np.arange(6) % 2, 2, "out"),
+    "pairs": lambda folder: describe_pairs(read_pairs(folder, "links")),
+    "partition": _partition,
+    "checkpoint": _checkpoint,
+}
