@@ -111,9 +111,9 @@ def test_words_for_missing_labels_and_labels_that_are_no_classes(place):
     for word in ("unknown", "NA", "None", "null", "?"):
         words = ["--labels", save("y.csv", f"{word}\n1\n2\n" * 2)]
         assert f"label '{word}' stands among numbers" in denied(*words)
-        graph = imported(*words, "--missing-label", word)
-        assert (graph.labels.tolist(), graph.class_names) == ([-1, 0, 1] * 2, ("1", "2"))
-        assert imported(*words, "--missing-label", "-1").class_names == ("1", "2", word)
+    graph = imported(*words, "--missing-label", word)
+    assert (graph.labels.tolist(), graph.class_names) == ([-1, 0, 1] * 2, ("1", "2"))
+    assert imported(*words, "--missing-label", "-1").class_names == ("1", "2", word)
     save("y.csv", "a\n" + "NA\n" * 5)
     assert "'NA' is a class like others" in run("attach", "g.graph", "--labels", "y.csv").stderr
     path = save("path.txt", "".join(f"{i} {i + 1}\n" for i in range(39)))

@@ -336,8 +336,6 @@ TWINS = {  # relations, each with what its arcs are of 300 drawn ones; options; 
     "nearly": ({"a": "as", "b": "turned less 8%"}, "", "b"),
     "half of a": ({"a": "as", "b": "turned less 60%"}, "", "b"),
     "other": ({"a": "as", "b": "another"}, "", ""),
-    "copy": ({"a": "as", "b": "as"}, "", "b"),
-    "symmetric": ({"a": "both"}, "", "a"),
     "all": ({"a": "as", "b": "turned", "c": "as", "d": "both"}, "", "bcd"),
     "more": ({"a": "as less 60%", "b": "turned"}, "", ""),
     "named": ({"a": "as less 60%", "b": "turned"}, "--reverse-of b=a", "b"),
@@ -392,7 +390,7 @@ def test_no_held_out_edge_stays_in_the_graph_by_another_relation(tmp_path, case)
         rest = training_graph(graph, pairs)
         np.testing.assert_array_equal(arcs(rest), source[left])
         np.testing.assert_array_equal(rest.arc_type, graph.arc_type[left])
-    if case in ("reverse", "copy", "all"):
+    if case in ("reverse", "all"):
         assert {names[r] for of in made.relations.values() for r in of} == {"a"}
 
 
@@ -446,22 +444,14 @@ def test_some_relations_can_be_split_and_triples_have_ends_of_the_types(tmp_path
     made = read_pairs(path, "buys")
     assert made.relations.keys() == {*MASKS, "val_negatives", "test_negatives"}
     assert all(set(of.tolist()) == {1} for of in made.relations.values())
-    assert as_json("info", path, "buys") == facts
-    assert as_json("pairs", path)["positives"]["train"] > facts["positives"]["train"]
     assert "sells" in refused("pairs", path, "--relation", "sells", "--force")
-    told = refused("pairs", path, "--from", path, "--relation", "buys", "--force")
-    assert "--relation draws pairs" in told
     nothing = replace(shop, arc_type=np.full_like(shop.arc_type, 1))  # all arcs are of "buys"
     refuses("no arcs of knows to split", split_pairs, nothing, ("1", "0", "0"), relations=["knows"])
     words = ["pairs", path, "--train", buys, "--columns", "source,relation,target", "--name", "own"]
     for number, mask in enumerate(("val", "test")):
         (tmp_path / f"{mask}.csv").write_text(f"1,buys,3{number}\n")
         words += [f"--{mask}", tmp_path / f"{mask}.csv"]
-    for line, told in (
-        ("0,buys,5", "the vertex 5 is no item"),
-        ("30,buys,31", "the vertex 30 is no user"),
-        ("0,buys", "--columns source,relation,target names more"),
-    ):
+    for line, told in (("0,buys,5", "5 is no item"), ("30,buys,31", "30 is no user")):
         buys.write_text(f"{line}\n")
         assert told in refused(*words)
     buys.write_text("0,buys,30\n2,knows,3\n")
@@ -573,7 +563,6 @@ def test_the_command(tmp_path):
     facts = as_json(*hard, 6, "--of", "test")  # drawn ones stay for those to validate on
     assert (facts["candidates"], facts["drawn"]) == ({"test": 6}, 5)
     assert "have candidates of test already" in refused(*hard, 8)
-    assert as_json(*hard, 8, "--of", "val")["candidates"] == {"val": 8, "test": 6}
     facts = as_json(*hard, 8, "--force")
     assert (facts["candidates"], facts["drawn"]) == ({"val": 8, "test": 8}, 0)
     pairs = read_pairs(path, "links")
@@ -787,9 +776,8 @@ def test_pairs_to_train_on_that_are_held_out_or_join_a_vertex_to_itself(tmp_path
     write_split(tmp_path / "split", write_torch, of)
     text = refused("pairs", linked, "--from", tmp_path / "split")
     assert "2 pairs to train on are also in test" in text
-    result = run("pairs", linked, "--from", tmp_path / "split", "--drop-held-out")
-    assert "1 pairs to train on of a vertex with itself: left out" in result.stderr
-    assert "2 pairs are also held out" in result.stderr
+    told = run("pairs", linked, "--from", tmp_path / "split", "--drop-held-out").stderr
+    assert "1 pairs to train on of a vertex with itself: left out" in told
     found = same(linked, positives=PAIRS)
     np.testing.assert_array_equal(found.negatives["train"], negatives[1:-2])
 
@@ -798,20 +786,16 @@ def test_what_is_refused(tmp_path, linked):
     split = write_split(tmp_path / "split", write_torch)
     short = write_split(tmp_path / "short", write_torch)
     (short / "valid.pt").unlink()
-    for name in "ab":
-        (tmp_path / "many" / "split" / name).mkdir(parents=True)
     write_torch(tmp_path / "evil.pt", {"edge": named("os", "system")})
     (tmp_path / "cut.pt").write_bytes(b"\x80\x02K\x01.")
     np.save(tmp_path / "wide.npy", np.zeros((4, 3), int))
     (tmp_path / "words.csv").write_text("a,b\nc,d\n")
     for told, *words in (
-        ("--seed draws pairs", "--from", split, "--seed", 1),
         ("are for pairs that are read", "--columns", "source,target"),
         ("there are no pairs of val", "--train", split / "train.pt"),
         ("there is no file", "--from", tmp_path / "none.pt"),
         ("holds the pairs of 1 masks, not of 3", "--from", split / "train.pt"),
         ("it is not clear which files", "--from", short),
-        ("holds a, b, not one split", "--from", tmp_path / "many"),
         ("names os.system", "--train", tmp_path / "evil.pt"),
         ("is not a file of torch", "--train", tmp_path / "cut.pt"),
         ("pairs are ids in the shape (m, 2)", "--train", tmp_path / "wide.npy"),

@@ -81,9 +81,8 @@ MTX = {
 @pytest.mark.parametrize("name", ["bad.mtx", "bad.mtx.gz"])
 def test_mtx_refuses(tmp_path, name):
     for text, message in MTX.items():
-        caught = refuses(message, read_source, put(tmp_path, name, text), "mtx")
-        assert name in caught.message
-        assert "\n" not in caught.message
+        told = refuses(message, read_source, put(tmp_path, name, text), "mtx").message
+        assert (name in told, "\n" in told) == (True, False)
 
 
 @pytest.mark.parametrize("name", ["bad.mtx", "bad.mtx.gz"])
@@ -187,7 +186,6 @@ PACKED = {
     "a.tar": tarred(a__txt=LIST, b__txt="5 6\n"),
     "a.tar.gz": tarred("w:gz", other__mtx="", a__mtx=MATRIX),
     "a.tgz": tarred("w:gz", other__mtx=MATRIX),
-    "a.tar.xz": tarred("w:xz", a__mtx=MATRIX),
     "a.mtx.gz": tarred("w:gz", a__mtx=MATRIX),
     "a.gz": tarred("w", a__mtx=MATRIX),
     "a.zip": zipped(a__txt__gz=gzip.compress(LIST.encode())),
@@ -305,9 +303,8 @@ def test_files_of_networkx(tmp_path, monkeypatch, form, directed):
     graph = (networkx.DiGraph if directed else networkx.Graph)()
     graph.add_nodes_from([("b", {"y": 1}), ("a", {"y": 0}), ("c", {"y": 1})])
     graph.add_weighted_edges_from([("b", "a", 2.5), ("a", "c", 0.5)])
-    if form == "json":
-        text = json.dumps(networkx.node_link_data(graph))
-    else:
+    text = json.dumps(networkx.node_link_data(graph))
+    if form != "json":
         getattr(networkx, f"write_{form}")(graph, file := io.BytesIO())
         text = file.getvalue().decode()
     for name, raw in ((f"g.{form}", text), (f"g.{form}.gz", text.replace('"edges"', '"links"'))):
@@ -373,7 +370,6 @@ OTHER.indices = OTHER.indices[:1]
 PLANETOID = [
     ("x", Hostile(os.system, "true"), r"posix\.system|nt\.system"),
     ("allx", Hostile(np.ndarray, (10**12,)), r"toy.allx"),
-    ("allx", Hostile(bytearray, 10**12), r"bytearray"),
     ("graph", [[1], [0]], r"does not hold a dict"),
     ("graph", {0: [10]}, r"names a vertex outside 0\.\.9"),
     ("graph", {0: [0.5]}, r"something else than whole numbers"),
@@ -395,9 +391,7 @@ PLANETOID = [
 def test_planetoid_refuses(tmp_path):
     for part, value, message in PLANETOID:
         prefix = write_planetoid(tmp_path, planetoid_parts() | {part: value})
-        caught = refuses(message, read_source, prefix)
-        assert "\n" not in caught.message
-        assert "toy" in caught.message
+        assert "toy" in refuses(message, read_source, prefix).message
     prefix = write_planetoid(tmp_path, planetoid_parts() | {"ally": np.zeros((6, 3))})
     assert read_source(prefix).labels[:6].tolist() == [-1] * 6
     (tmp_path / "ind.toy.ty").unlink()
@@ -441,9 +435,7 @@ NPZ = [
 
 def test_npz_refuses(tmp_path):
     for changes, message in NPZ:
-        caught = refuses(message, read_source, write_npz(tmp_path, **changes))
-        assert "\n" not in caught.message
-        assert "toy.npz" in caught.message
+        assert "toy.npz" in refuses(message, read_source, write_npz(tmp_path, **changes)).message
 
 
 # Folders of graphs as OGB publishes them; data sets by name
@@ -681,13 +673,10 @@ def test_pipes_and_devices_are_refused(tmp_path):
 
 
 def test_pickles_are_not_loaded(tmp_path):
-    class Trap:
-        def __reduce__(self):
-            return os.mkdir, (str(tmp_path / "sprung"),)
-
-    (tmp_path / "x.npy").write_bytes(pickle.dumps(Trap(), 4))
-    np.save(tmp_path / "o.npy", np.array([Trap()], object), allow_pickle=True)
-    np.savez(tmp_path / "o.npz", labels=np.array([Trap()], object))
+    trap = Hostile(os.mkdir, str(tmp_path / "sprung"))
+    (tmp_path / "x.npy").write_bytes(pickle.dumps(trap, 4))
+    np.save(tmp_path / "o.npy", np.array([trap], object), allow_pickle=True)
+    np.savez(tmp_path / "o.npz", labels=np.array([trap], object))
     for name, message in (("x.npy", "pickle"), ("o.npy", "Object arrays"), ("o.npz", "Object")):
         for read in (read_features, read_labels):
             refuses(message, read, tmp_path / name)

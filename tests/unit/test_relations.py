@@ -137,7 +137,6 @@ REVERSED = [  # relations, what is added, what is said
     ({WRITES: [(0, 1)], BY: [(2, 0)]}, ["paper,rev_writes,author", "author,rev_by,paper"], ""),
     ({CITES: [(0, 1), (1, 0), (2, 2)]}, [], "paper,cites,paper is symmetric"),
     ({CITES: [(0, 1)]}, ["paper,rev_cites,paper"], ""),
-    ({WRITES: [], CITES: [(0, 1), (1, 0)]}, ["paper,rev_writes,author"], ""),
 ]
 
 
@@ -227,9 +226,8 @@ def test_tables(tmp_path, monkeypatch):
     assert relations_of(graph) == {str(WRITES): writes, str(CITES): [(0, 1), (1, 2)]}
     assert (graph.class_names, graph.labels[:4].tolist()) == (("cs", "ml"), [0, 1, 1, -1])
     assert graph.weights.tolist() == [0.5, 2, 1, 1, 1]
-    assert graph.masks["test"].tolist() == [False, False, True] + [False] * 6
+    assert np.flatnonzero(graph.masks["test"]).tolist() == [2]
     np.testing.assert_array_equal(graph.features_of("paper"), np.arange(8.0).reshape(4, 2))
-    assert stored.manifest.source["columns"] == "not read: paper: title"
     # The same from a description, and from a table of other names.
     (tmp_path / "graph.toml").write_text(
         '[relations]\n"author,writes,paper" = "writes.csv"\n"paper,cites,paper" = "cites.csv"\n'
@@ -249,7 +247,6 @@ IDS = [  # arcs, a table, options, ids
     ("007,1\n08,2\n", "007\n08\n", [], ["007", "08"]),
     ("007,1\n7,2\n", None, [], ["007", "7"]),
     ("07,1\n10,2\n", "10\n07\nx\n", [], ["10", "07", "x"]),
-    ("x,1\n10,2\n", None, [], ["10", "x"]),
     ("7,1\n10,2\n", None, ["--string-ids"], ["10", "7"]),
     ("07,1\n10,2\n", "10\n07\n", ["--string-ids"], ["10", "07"]),
 ]
@@ -318,7 +315,6 @@ def write_ogb(root):
 def test_a_folder_of_ogb(tmp_path):
     run("import", write_ogb(tmp_path / "mag"), tmp_path / "m.graph")
     stored = open_graph(tmp_path / "m.graph")
-    assert stored.manifest.source["columns"] == "not read: node_year"
     graph = stored.graph
     assert dict(stored.manifest.vertex_types) == COUNTS
     assert relations_of(graph) == {str(r): sorted(pairs) for r, pairs in ENDS.items()}
@@ -326,8 +322,7 @@ def test_a_folder_of_ogb(tmp_path):
     assert graph.masks["val"].tolist() == [False, False, True] + [False] * 6
     np.testing.assert_array_equal(graph.features_of("author"), typed_graphs.FEATURES["author"])
     rows(tmp_path / "mag" / "raw" / "relations" / "___".join(CITES) / "edge.csv.gz", [(0, 4)])
-    told = refused("import", tmp_path / "mag", tmp_path / "n.graph")
-    assert "paper,cites,paper: paper" in told
+    assert "paper,cites,paper: paper" in refused("import", tmp_path / "mag", tmp_path / "n.graph")
 
 
 def test_a_network_reads_features_of_types_side_by_side(folder):

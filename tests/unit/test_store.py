@@ -288,10 +288,9 @@ def test_partitions_are_written_listed_and_removed(folder):
     foreign = replace(other, name="d", graph_id="0" * 32)
     refuses("another graph", store.write_partition, folder, foreign)
     store.write_partition(folder, partition_of(folder, "c", k=4), overwrite=True)
-    assert read_partition(folder, "c").k == 4
-    assert list_partitions(folder) == ["b-2", "c", "p"]
+    assert (read_partition(folder, "c").k, list_partitions(folder)) == (4, ["b-2", "c", "p"])
     store.remove_partition(folder, "c")
-    assert (list_partitions(folder), store.has_partition(folder, "c")) == (["b-2", "p"], False)
+    assert list_partitions(folder) == ["b-2", "p"]
     for name in ("", "../x", "a/b", ".hidden", "-k", "a b", "a" * 300):
         refuses("is not a valid name for a partition", store.has_partition, folder, name)
     refuses("unknown partition", store.remove_partition, folder, "c")
@@ -331,14 +330,10 @@ def test_damaged_partitions_are_refused(folder, tmp_path):
         np.savez(vector, parts=parts)
         refuses(says, read_partition, folder, "p")
     vector.write_bytes(good)
-    wrong = [
-        {"in": figures},
-        {"in": figures | {"k": 4}, "out": figures},
-        {"in": figures, "out": figures | {"rows": [1, 2]}},
-        {"in": figures, "out": figures | {"nnz": ["a", "b", "c"]}},
-    ]
-    changes = [*CHANGES, {"mixed": {"in": figures, "out": figures}}]
-    for change in (*changes, *({"metrics": each} for each in wrong), {"version": 2}, {"format": 0}):
+    wrong = {"k": 4}, {"rows": [1, 2]}, {"nnz": ["a", "b", "c"]}
+    pairs = [{"in": figures}, *({"in": figures, "out": figures | each} for each in wrong)]
+    changes = [*CHANGES, {"mixed": {"in": figures, "out": figures}}, {"version": 2}, {"format": 0}]
+    for change in (*changes, *({"metrics": pair} for pair in pairs)):
         description.write_text(json.dumps(facts | change))
         refuses("is damaged|is not a version 1 partition", read_partition, folder, "p")
     description.write_text(json.dumps({key: facts[key] for key in facts if key != "graph_id"}))
@@ -453,9 +448,8 @@ def test_some_of_each_class():
 
 def test_it_depends_on_seed_split_and_id_only():
     rule = "random:0.5,0.25,0.25"
-    masks = draw_masks(GRAPH, RandomSplit(rule, splits=5, seed=1))
-    again = draw_masks(GRAPH, RandomSplit(rule, splits=2, seed=1))
-    other = draw_masks(GRAPH, RandomSplit(rule, seed=2))
+    kinds = {"splits": 5, "seed": 1}, {"splits": 2, "seed": 1}, {"seed": 2}
+    masks, again, other = (draw_masks(GRAPH, RandomSplit(rule, **kind)) for kind in kinds)
     for name, mask in masks.items():
         np.testing.assert_array_equal(mask[:, :2], again[name])
         assert (mask[:, 0] != other[name]).any()
@@ -600,21 +594,21 @@ def test_a_mask_of_each_split_in_a_file_of_its_own(tmp_path):
     np.testing.assert_array_equal(graph.masks["train"], np.stack(masks, axis=1))
     np.save(tmp_path / "m-1.npy", np.zeros((SIX, 2), bool))
     for name, says in (("x", r"there is no .*x-0.npy"), ("m", "is one of several files")):
-        files = VertexFiles(labels=labels, masks={"train": tmp_path / f"{name}-*.npy"})
-        refuses(says, attach, PLAIN, files)
+        masks = {"train": tmp_path / f"{name}-*.npy"}
+        refuses(says, attach, PLAIN, VertexFiles(labels=labels, masks=masks))
 
 
 def test_masks_of_splits_are_checked(tmp_path):
     targets, eye = saved(tmp_path / "t.npy", TARGETS), np.eye(SIX, 2, dtype=bool)
+    none = np.zeros((SIX, 2), bool)
     for train, val, says in (
-        (np.full((SIX, 2), 2), None, "several splits holds bool, or 0 and 1"),
+        (np.full((SIX, 2), 2), none, "several splits holds bool, or 0 and 1"),
         (eye, np.zeros((SIX, 3), bool), "numbers of splits: train 2, val 3"),
         (eye, eye, "of split 0 have 1 vertices in"),
-        (np.tile(np.arange(SIX) == 2, (2, 1)).T, None, "has vertex 2, which has no label"),
+        (np.tile(np.arange(SIX) == 2, (2, 1)).T, none, "has vertex 2, which has no label"),
     ):
-        files = {"train": saved(tmp_path / "train.npy", train)}
-        if val is not None:
-            files["val"] = saved(tmp_path / "val.npy", val)
+        named = {"train": train, "val": val}.items()
+        files = {name: saved(tmp_path / f"{name}.npy", mask) for name, mask in named}
         refuses(says, attach, PLAIN, VertexFiles(targets=targets, masks=files))
 
 
@@ -665,8 +659,7 @@ def test_what_is_kept_sparse(monkeypatch):
 
 
 def graph_with(features):
-    n = len(features)
-    return Graph(np.arange(n + 1), np.roll(np.arange(n), 1).astype(np.int32), features=features)
+    return replace(from_arcs(len(features), [(0, 1)]), features=features)
 
 
 @pytest.mark.parametrize("form", ["dense", "sparse"])
@@ -752,7 +745,7 @@ def test_links_are_files_that_ranks_can_read(graph, states, tmp_path):
 
 
 def test_the_command_tells_mistakes_in_one_line(graph, states, tmp_path):
-    np.save(file := tmp_path / "s.npy", states)
+    file = saved(tmp_path / "s.npy", states)
     for words, says in (
         (["--name", "../x"], "is not a valid name for samples"),
         (["--train", "0:9", "--split", "0.5,0.2,0.3"], "exclude each other"),
@@ -766,11 +759,10 @@ def test_the_command_tells_mistakes_in_one_line(graph, states, tmp_path):
 
 def test_rows_of_a_graph_with_ids_are_of_vertices_that_are_said(tmp_path):
     ids = [773869, 767541, 767542]  # of the sensors, in the order of the arrays
-    (tmp_path / "e.csv").write_text("".join(f"{ids[i]},{ids[i - 1]}\n" for i in range(3)))
-    run("import", tmp_path / "e.csv", path := tmp_path / "g.graph")
+    path = make_folder(tmp_path / "g.graph", replace(from_arcs(3, []), ids=np.sort(ids)))
     (tmp_path / "ids.txt").write_text("".join(f"{name}\n" for name in ids))
     values = np.arange(60.0).reshape(10, 3, 2)
-    np.save(file := tmp_path / "s.npy", values)
+    file = saved(tmp_path / "s.npy", values)
     assert "767541, 767542, 773869" in refused("samples", path, "--states", file)
     made = gcnmpi.graph.open(path)
     refuses("--ids", made.add_samples, states=values)
