@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refuses
+from small_graphs import arcs_in
 
-from partition.graph.graph import arcs, symmetry
+from partition.graph.graph import symmetry
 from partition.importing.assemble import VertexFiles, attach, build_graph, import_graph
 from partition.importing.readers import Source
 
@@ -21,8 +22,7 @@ def make_source(n, pairs, weights=None, **more):
 
 def entries(graph):
     weights = [1.0] * graph.nnz if graph.weights is None else graph.weights.tolist()
-    ends = zip(arcs(graph).tolist(), graph.indices.tolist(), strict=True)
-    return dict(zip(ends, weights, strict=True))
+    return dict(zip(arcs_in(graph), weights, strict=True))
 
 
 def oracle(source, undirected, duplicates, self_loops):

@@ -8,10 +8,9 @@ import time
 
 import numpy as np
 import pytest
-from fuzzing import PICKLES, READERS, mutated, outcome, targets
+from fuzzing import PICKLES, READERS, mutated, outcome, reprogrammed, targets
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pickle_programs import reprogrammed
 from traced import takes_less_than
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ogb_folders import write_text
 from refusals import refuses
-from small_graphs import from_arcs, make_folder, partitioned_graphs, random_graph
+from small_graphs import arcs_in, from_arcs, make_folder, partitioned_graphs, random_graph
 from stored_graphs import change_json
 from tensor_files import instance, named, tensor, write_state, write_torch
 
@@ -44,10 +44,6 @@ def graphs(draw):
     graph, _, _ = draw(partitioned_graphs())
     pairs = arcs_in(graph)
     return from_arcs(graph.n, pairs + [(v, u) for u, v in pairs] * draw(st.booleans()))
-
-
-def arcs_in(graph):
-    return list(zip(arcs(graph).tolist(), graph.indices.tolist(), strict=True))
 
 
 def pairs_in(graph, directed):

@@ -94,14 +94,6 @@ def test_lists_of_arcs(tmp_path, few, name, kind):
             same_graph(tmp_path, tmp_path / name, layout, **named)
 
 
-def test_arrays_of_arcs(tmp_path, few):
-    random = np.random.default_rng(2)
-    order = random.permutation(40)
-    np.save(tmp_path / "e.npy", np.stack([order, np.roll(order, 3)]) + 5)
-    for layout in (Layout(), Layout(vertices="0..99")):
-        same_graph(tmp_path, tmp_path / "e.npy", layout, undirected=few != 4)
-
-
 def test_too_little_memory_is_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "e.txt").write_text("0 1\n0 2\n0 3\n1 2\n")

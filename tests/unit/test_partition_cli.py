@@ -35,7 +35,6 @@ def test_a_session(demo):
     assert hp["relative"]["volume"] == hp["volume"] / mine["volume"] < 1
     (one,) = as_json("compare", demo, "gp-3", "--direction", "out")
     assert (one["name"], one["direction"]) == ("gp-3", "out")
-    assert hp["mixed"]["volume"] <= hp["volume"]
     assert hp["mixed_relative"]["volume"] == hp["mixed"]["volume"] / mine["volume"]
 
     facts = as_json("info", demo, "hp-3-s4")
@@ -147,13 +146,9 @@ def test_mistakes_end_in_a_message_and_code_2(demo, tmp_path, monkeypatch):
     assert list_partitions(demo) == []
 
 
-def test_interruption_ends_with_130_and_writes_nothing(demo, monkeypatch):
+def test_interruption_and_too_little_memory_are_one_line_and_write_nothing(demo, monkeypatch):
     monkeypatch.setattr(adding, "make_parts", raising(KeyboardInterrupt))
     assert "interrupted" in run("add", demo, "--model", "rp", "-k", 2, code=130).stderr
-    assert list((demo / "partitions").iterdir()) == []
-
-
-def test_too_little_memory_is_one_line_of_both_programs(demo, monkeypatch):
     large = raising(MemoryError("Unable to allocate 7 GiB\nfor an array"))
     monkeypatch.setattr(adding, "make_parts", large)
     said = refused("add", demo, "--model", "rp", "-k", 2)
@@ -171,7 +166,5 @@ def test_every_model_keeps_a_time_limit(tmp_path, model):
     facts = as_json("add", path, "--model", model, "-k", 4, "--time-limit", 600)
     assert (facts["options"]["time_limit"], facts["deterministic"]) == (600, True)
     words = ("add", path, "--model", model, "-k", 4, "--name", "x", "--time-limit", 1e-3)
-    said = refused(*words)
-    assert "the tool was stopped after 0 s" in said
-    assert "a longer --time-limit" in said
-    assert [row["name"] for row in as_json("list", path)] == [f"{model}-4"]
+    assert "the tool was stopped after 0 s" in refused(*words)
+    assert list_partitions(path) == [f"{model}-4"]

@@ -66,8 +66,8 @@ def test_a_graph_comes_back_from_every_form(tmp_path):
         assert (guess_format(path), source.format, source.n) == ("pyg", "pyg", 4)
         assert (source.source.tolist(), source.target.tolist()) == ([0, 1, 2], [1, 2, 0])
         np.testing.assert_array_equal(source.features, ARRAYS["x"])
-        assert source.labels.tolist() == [0, 1, 0, 1]
-        assert (source.class_names, source.weights.tolist()) == (("0", "2"), [0.5, 1, 2])
+        assert (source.labels.tolist(), source.class_names) == ([0, 1, 0, 1], ("0", "2"))
+        assert source.weights.tolist() == [0.5, 1, 2]
         assert source.masks["train"].tolist() == [True, False, False, False]
 
 
@@ -212,8 +212,7 @@ def test_dgl_a_graph_comes_back_from_every_form(tmp_path, form):
     assert source.weights.tolist() == [0.5, 1, 2]
     assert source.notes == {"columns": "not read: t, year"}
     np.testing.assert_array_equal(source.features, DGL_DATA["feat"])
-    assert source.labels.tolist() == [0, 1, 1, 0]
-    assert source.masks["train"].tolist() == [True, False, False, False]
+    assert (source.labels.tolist(), *source.masks["train"]) == ([0, 1, 1, 0], 1, 0, 0, 0)
 
 
 def test_other_files_are_refused(tmp_path):

@@ -137,7 +137,6 @@ MISTAKES = [
     (("vertx", 10, 2, 0), "unknown sampler 'vertx'"),
     ((*VERTEX, 0, 0), r"a batch of 0 vertices \(0\): it is drawn from 10"),
     ((*VERTEX, 11, 0), "a batch of 11 vertices"),
-    ((*VERTEX, "-3", 0), "a batch of -3 vertices"),
     ((*VERTEX, "many", 0), "neither a number of vertices nor a share"),
     ((*VERTEX, 2, -1), "seed -1"),
     ((*VERTEX, 2, 0, "3"), "the sampler 'vertex' has no fan-outs"),

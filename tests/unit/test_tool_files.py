@@ -130,11 +130,9 @@ def test_from_the_command_line_and_back(tmp_path):
 MISTAKES = [
     ("metiss", None, {}, "unknown format 'metiss'"),
     ("metis", "hp", {}, r"a metis file holds a graph \(--model gp\)"),
-    ("patoh", "gp", {}, "a patoh file holds a hypergraph"),
     ("hmetis", "hp", {"balance": "nnz,rows"}, "one weight per vertex"),
     ("scotch", "gp", {"balance": "nnz,rows"}, "one weight per vertex"),
     ("hmetis", "shp", {}, "depends on the number of parts"),
-    ("hmetis", "shp", {"k": 0}, "k = 0 is not in 1..30"),
     ("hmetis", "shp", {"k": 3, "thets": "0"}, "unknown option of the model 'shp' 'thets'"),
     ("hmetis", "hp", {"preset": "fast"}, "the model 'hp' has no options"),
     ("hmetis", "hp", {"balance": "train"}, "the graph has none"),
