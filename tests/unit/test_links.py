@@ -536,8 +536,7 @@ def test_candidates_are_those_of_the_definition(directed, narcs, items):
 def test_page_rank_is_near_that_of_the_equation():
     graph = random_graph(30, 200)
     near = neighbours(graph, split_pairs(graph, ("1", "0", "0")))
-    walks = near / np.maximum(near.sum(1), 1)[:, None]
-    exact = 0.15 * np.linalg.inv(np.eye(30) - 0.85 * walks)
+    exact = 0.15 * np.linalg.inv(np.eye(30) - 0.85 * near / np.maximum(near.sum(1), 1)[:, None])
     matrix = hard_candidates._near(graph, np.empty((0, 2), int))
     found = page_rank(matrix, np.diff(matrix.indptr), np.arange(30)).toarray()
     assert (found <= exact + 1e-6).all()

@@ -155,10 +155,6 @@ def test_partitions_for_nodes_of_several_ranks(tmp_path):
     assert max(between.values()) < 0.4 * sum(random.nodes["in"].send_rows)
     rows = compare(path, ["flat", "nodes-first"])
     assert {row["name"]: row["nodes"]["inter_volume"] for row in rows} == between
-    # A mapping moves no vertex between parts.
-    plain = add_partition(path, "hp", 6, name="plain")
-    mapped = add_partition(path, "hp", 6, ranks_per_node=2, mapping="flat", name="mapped")
-    assert len(set(zip(plain.parts.tolist(), mapped.parts.tolist(), strict=True))) == 6
     refuses("unknown mapping 'flt'", add_partition, path, "gp", 4, ranks_per_node=2, mapping="flt")
     run("add", path, "--model=gp", "-k4", "--ranks-per-node=2")
     facts = as_json("info", path, "gp-4-2pernode")

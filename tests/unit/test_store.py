@@ -639,11 +639,6 @@ def test_it_reads_like_the_dense_array():
     np.testing.assert_array_equal(sparse[picked], dense[picked])
     np.testing.assert_array_equal(sparse[10:20, 5:9][np.array([4, 1])], dense[10:20, 5:9][[4, 1]])
     np.testing.assert_array_equal(sparse[dense[:, 1] == 0], dense[dense[:, 1] == 0])
-    counts, columns, values = sparse[10:20].picked(np.array([5, 0, 5]))
-    rows, expected = np.nonzero(dense[[15, 10, 15]])
-    np.testing.assert_array_equal(counts, np.bincount(rows, minlength=3))
-    np.testing.assert_array_equal(columns, expected)
-    np.testing.assert_array_equal(values, dense[[15, 10, 15]][rows, expected])
 
 
 def test_what_is_kept_sparse(monkeypatch):
@@ -773,8 +768,6 @@ def test_rows_of_a_graph_with_ids_are_of_vertices_that_are_said(tmp_path):
         found = read_samples(path, "samples", check=True)
         np.testing.assert_array_equal(found.states, wanted)
         np.testing.assert_array_equal(found.targets, wanted)
-    found = made.add_samples(values, ids=ids, name="listed")
-    np.testing.assert_array_equal(found.states, values[:, [1, 2, 0]])
     refuses("no vertex 9", made.add_samples, states=values, ids=[9, 767541, 767542])
 
 
