@@ -31,8 +31,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "unit")]
 
-from fuzzing import PICKLES, Target, mutated, outcome, targets  # noqa: E402
-from pickle_programs import reprogrammed  # noqa: E402
+from fuzzing import PICKLES, Target, mutated, outcome, reprogrammed, targets  # noqa: E402
 
 from partition.errors import UserError  # noqa: E402
 

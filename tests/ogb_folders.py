@@ -19,13 +19,10 @@ def write_split(root, masks, name="time"):
 
 def write_text(root, n, ends, features=None, labels=None, masks=None):
     """``raw/*.csv.gz`` of a graph with n vertices and (E, 2) arcs."""
-    rows(root / "raw" / "edge.csv.gz", ends)
-    rows(root / "raw" / "num-node-list.csv.gz", [n])
-    rows(root / "raw" / "num-edge-list.csv.gz", [len(ends)])
-    if features is not None:
-        rows(root / "raw" / "node-feat.csv.gz", features)
-    if labels is not None:
-        rows(root / "raw" / "node-label.csv.gz", labels)
+    lists = {"edge": ends, "num-node-list": [n], "num-edge-list": [len(ends)]}
+    for name, lines in (lists | {"node-feat": features, "node-label": labels}).items():
+        if lines is not None:
+            rows(root / "raw" / f"{name}.csv.gz", lines)
     if masks is not None:
         write_split(root, masks)
     return root
@@ -34,15 +31,10 @@ def write_text(root, n, ends, features=None, labels=None, masks=None):
 def write_binary(root, n, ends, features=None, labels=None, masks=None):
     """``raw/data.npz`` of the same."""
     (root / "raw").mkdir(parents=True)
-    counts = {"num_nodes_list": np.array([n]), "num_edges_list": np.array([len(ends)])}
-    more = {} if features is None else {"node_feat": features}
-    np.savez_compressed(
-        root / "raw" / "data.npz",
-        edge_index=np.ascontiguousarray(np.asarray(ends).T),
-        node_year=np.zeros((n, 1), np.int64),
-        **counts,
-        **more,
-    )
+    arrays = {"num_nodes_list": np.array([n]), "num_edges_list": np.array([len(ends)])}
+    arrays |= {} if features is None else {"node_feat": features}
+    arrays |= {"edge_index": np.array(np.transpose(ends), order="C"), "node_year": np.zeros((n, 1))}
+    np.savez_compressed(root / "raw" / "data.npz", **arrays)
     if labels is not None:
         np.savez_compressed(root / "raw" / "node-label.npz", node_label=labels)
     if masks is not None:

@@ -80,14 +80,14 @@ def named(module, name):
     return _Pickled("name", module, name)
 
 
-def write_torch(path, content, storages, compression=zipfile.ZIP_STORED):
+def write_torch(path, content, storages=(), compression=zipfile.ZIP_STORED):
     """A file as torch.save writes it: an object of the above, and bytes by key."""
     stream = io.BytesIO()
     _Pickler(stream, protocol=2).dump(content)
     with zipfile.ZipFile(path, "w", compression) as archive:
         archive.writestr("archive/data.pkl", stream.getvalue())
         archive.writestr("archive/byteorder", b"little")
-        for key, raw in storages.items():
+        for key, raw in dict(storages).items():
             archive.writestr(f"archive/data/{key}", raw)
 
 

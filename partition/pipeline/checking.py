@@ -90,12 +90,16 @@ def _flags(stored: StoredGraph) -> str | None:
     return None
 
 
+def _sparse(stored: StoredGraph) -> str | None:
+    features = stored.graph.features
+    return check_rows(features, 0, len(features)) if isinstance(features, SparseRows) else None
+
+
 def _features(stored: StoredGraph) -> str | None:
+    if wrong := _sparse(stored):
+        return wrong
     features = stored.graph.features
     if isinstance(features, SparseRows):
-        wrong = check_rows(features, 0, len(features))
-        if wrong is not None:
-            return wrong
         features = features.data.reshape(-1, 1)
     for rows in (features, *stored.graph.type_features.values()):
         step = 1 if rows is None else max(1, AT_ONCE // max(1, rows.shape[1]))
@@ -155,6 +159,8 @@ def _content(stored: StoredGraph) -> str | None:
     manifest = stored.manifest
     if content_id(stored.graph) != manifest.id:
         return "indptr, indices or weights are not those that the manifest has the id of"
+    if wrong := _sparse(stored):  # rows are made of them below
+        return wrong
     if manifest.data_id and data_id(stored.graph) != manifest.data_id:
         return "the data of vertices or arcs, ids or names of classes are not those of data_id"
     return None

@@ -45,7 +45,6 @@ def sources(tmp_path_factory):
     (root / "packed.csv.gz").write_bytes(gzip.compress((root / "weighted.csv").read_bytes()))
     with tarfile.open(root / "packed.tar.xz", "w:xz") as archive:
         archive.add(root / "weighted.csv", "weighted.csv")
-    (root / "tabs.txt").write_text("".join(f"{s}\t{t}\n" for s, t in plain))
     np.save(root / "two.npy", ends.T.astype(np.int32))
     np.save(root / "pairs.npy", far)
     np.save(root / "arcs.npy", random.standard_normal((ROWS, 3)))
@@ -81,7 +80,6 @@ CASES = {
     "one": "one.csv",
     "gzip": "packed.csv.gz --columns source,target,weight",
     "tar": "packed.tar.xz --columns source,target,weight",
-    "tabs": "tabs.txt --undirected",
     "npy": "two.npy --undirected --duplicates sum",
     "pairs": "pairs.npy --ids ids.txt",
     "small groups": "small.parquet --undirected --arc-label kind",
@@ -97,13 +95,13 @@ def words_of(root, line):
 
 @pytest.fixture(scope="module")
 def alone(sources):
-    """The folders of one process, and the names that the ranks' have."""
+    """The folders of one process."""
+    (root := sources / "alone").mkdir()
     for name, line in CASES.items():
-        out = sources / "alone" / f"{name.replace(' ', '-')}.graph"
-        out.parent.mkdir(exist_ok=True)
         source, *options = words_of(sources, line)
-        cli.main(["import", source, str(out), *options, "--json"], standalone_mode=False)
-    return sources / "alone"
+        words = ["import", source, str(root / f"{name}.graph"), *options, "--json"]
+        cli.main(words, standalone_mode=False)
+    return root
 
 
 def files_of(folder):
@@ -120,15 +118,13 @@ def test_the_folder_is_that_of_one_process(sources, alone, run_cases, ranks):
     lines = {}
     for name, line in list(CASES.items())[:: ranks - 1]:
         source, *options = words_of(sources, line)
-        out = f"{name.replace(' ', '-')}.graph"
-        lines[out] = ["import", source, str(made / out), *options, "--quiet", "--json"]
+        lines[name] = ["import", source, str(made / f"{name}.graph"), *options, "--quiet", "--json"]
     assert run_cases("import_cases", ranks, list(lines.values())) == [[None] * ranks] * len(lines)
     for name in lines:
-        found, wanted = files_of(made / name), files_of(alone / name)
+        found, wanted = (files_of(root / f"{name}.graph") for root in (made, alone))
         assert found.keys() == wanted.keys(), name
-        for file in wanted:
-            assert found[file] == wanted[file], (name, file)
-    assert sorted(os.listdir(made)) == sorted(lines)
+        assert [file for file in wanted if found[file] != wanted[file]] == [], name
+    assert {*os.listdir(made)} == {f"{name}.graph" for name in lines}
 
 
 BAD = {
@@ -155,10 +151,8 @@ def test_mistakes_are_one_line_on_every_rank(tmp_path, run_cases, hear_mistakes)
     for name, (text, options, says) in BAD.items():
         (tmp_path / f"{name}.csv").write_text(text)
         told.append(([tmp_path / f"{name}.csv", out, *words_of(tmp_path, options)], says))
-    told += [
-        (["pyg:Planetoid/Cora", out], "one process"),
-        ([tmp_path / "few rows.csv", tmp_path / "out"], "ends in .graph"),
-    ]
+    told.append((["pyg:Planetoid/Cora", out], "one process"))
+    told.append(([tmp_path / "few rows.csv", tmp_path / "out"], "ends in .graph"))
     words = [["import", *map(str, line), "--quiet"] for line, _ in told]
     words.append(["touched", *words[-1][:2], str(out), "--quiet"])
     told.append((words[-1], "few rows.csv changed while it was read"))
@@ -170,19 +164,12 @@ def test_mistakes_are_one_line_on_every_rank(tmp_path, run_cases, hear_mistakes)
     assert not list(out.parent.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("how", "when", "code"),
-    [
-        ("SIGKILL", "gcnmpi.importing.arcs.bounds_of", None),
-        ("full", "partition.importing.spools:Columns.append@2", 2),
-    ],
-)
-def test_a_rank_that_fails_leaves_no_folder(tmp_path, mpirun, how, when, code):
+def test_a_rank_that_fails_leaves_no_folder(tmp_path, mpirun):
     (tmp_path / "e.csv").write_text("0,1\n1,2\n" * 400)
     words = ["import", tmp_path / "e.csv", tmp_path / "g.graph", "--quiet"]
-    done = mpirun(2, "broken.py", how, 1, when, *words, code=code)
-    assert done.returncode != 0
+    full = "full", 1, "partition.importing.spools:Columns.append@2"
+    assert mpirun(2, "broken.py", *full, *words, code=2).stderr.count("error:") == 1
+    assert os.listdir(tmp_path) == ["e.csv"]
+    killed = "SIGKILL", 1, "gcnmpi.importing.arcs.bounds_of"
+    assert mpirun(2, "broken.py", *killed, *words, code=None).returncode != 0
     assert not (tmp_path / "g.graph").exists()
-    if code == 2:
-        assert [path.name for path in tmp_path.iterdir()] == ["e.csv"]
-        assert done.stderr.count("error:") == 1

@@ -5,13 +5,16 @@ packed again: what a checksum refuses never reaches the parser behind it.
 """
 
 import contextlib
+import functools
 import gzip
 import io
 import json
 import pickle
+import pickletools
 import random
 import re
 import shutil
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +23,6 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from pickle_programs import reprogrammed
 from tensor_files import write_graph as write_pyg
 from tensor_files import write_safetensors, write_state, write_torch
 
@@ -137,29 +139,8 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
 
 def targets(folder: Path) -> dict[str, Target]:
     """Every reader by name; ``folder`` is for files on the way."""
-    readers = {
-        "mtx": _sources,
-        "edges": _sources,
-        "npz": _sources,
-        "planetoid": lambda folder: read_source(folder / "ind.a", "planetoid"),
-        "torch": lambda folder: read_tensors(folder / "w.pt"),
-        "safetensors": lambda folder: read_tensors(folder / "w.safetensors"),
-        "pyg": lambda folder: read_source(folder / "g.pt", "pyg"),
-        "pair files": lambda folder: read_masks(folder, Layout()),
-        "vertex data": _vertex_data,
-        "vertex tables": _vertex_tables,
-        "part file": lambda folder: read_parts(folder / "parts", 4, 3),
-        "config": lambda folder: load_config(folder / "c.toml"),
-        "weights": lambda folder: read_weights(folder / "w.npz", Config()),
-        "record": _record,
-        # A graph that is opened must do no harm to code that computes with it.
-        "graph folder": lambda f: measure(open_graph(f).graph, np.arange(6) % 2, 2, "out"),
-        "pairs": lambda folder: describe_pairs(read_pairs(folder, "links")),
-        "partition": _partition,
-        "checkpoint": _checkpoint,
-    }
     made = {}
-    for name, read in readers.items():
+    for name, read in READERS.items():
         place = folder / name.replace(" ", "-")
         written = FILES[name] if name in FILES else _written(place, name)
         made[name] = Target(written, read)
@@ -257,7 +238,7 @@ def _written(folder: Path, name: str) -> dict[str, bytes]:
         arrays |= {"y": np.array([0, 1, 0]), "train_mask": np.array([True, False, True])}
         write_pyg(folder / "g.pt", arrays | {"num_nodes": 3})
     elif name == "pair files":
-        write_torch(folder / "train.pt", {"head": pairs[:, 0], "tail": pairs[:, 1], "x": 1}, {})
+        write_torch(folder / "train.pt", {"head": pairs[:, 0], "tail": pairs[:, 1], "x": 1})
         (folder / "valid.pt").write_bytes(OLD + pickle.dumps({"edge": pairs, "edge_neg": pairs}, 2))
         (folder / "test.csv").write_bytes(b"0,2\n2,1\n")
     elif name == "checkpoint":
@@ -345,3 +326,104 @@ def _seal(folder: Path) -> None:
         data = (folder / piece[0]).read_bytes()
         piece[1:] = [0, len(data), zlib.crc32(data)]
     path.write_text(json.dumps(facts | {"checksum": checkpoint_files._checksum(facts)}))
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "mtx": _sources,
+    "edges": _sources,
+    "npz": _sources,
+    "planetoid": lambda folder: read_source(folder / "ind.a", "planetoid"),
+    "torch": lambda folder: read_tensors(folder / "w.pt"),
+    "safetensors": lambda folder: read_tensors(folder / "w.safetensors"),
+    "pyg": lambda folder: read_source(folder / "g.pt", "pyg"),
+    "pair files": lambda folder: read_masks(folder, Layout()),
+    "vertex data": _vertex_data,
+    "vertex tables": _vertex_tables,
+    "part file": lambda folder: read_parts(folder / "parts", 4, 3),
+    "config": lambda folder: load_config(folder / "c.toml"),
+    "weights": lambda folder: read_weights(folder / "w.npz", Config()),
+    "record": _record,
+    # A graph that is opened must do no harm to code that computes with it.
+    "graph folder": lambda f: measure(open_graph(f).graph, np.arange(6) % 2, 2, "out"),
+    "pairs": lambda folder: describe_pairs(read_pairs(folder, "links")),
+    "partition": _partition,
+    "checkpoint": _checkpoint,
+}
+
+
+# Pickles as programs: valid ones with other instructions grafted in, and random ones. Damage of
+# single bytes rarely makes a program that runs on; here nearly every instruction is one, with
+# operands that are hostile: values nested by reference, sizes that are announced and not there,
+# calls, states and keys of everything.
+
+CALLED = [
+    b"ccollections\nOrderedDict\n", b"ctorch._utils\n_rebuild_tensor_v2\n", b"ctorch\nSize\n",
+    b"ctorch\nFloatStorage\n", b"ctorch_geometric.data.data\nData\n", b"cnumpy\nndarray\n",
+    b"cnumpy\ndtype\n", b"cnumpy.core.multiarray\n_reconstruct\n", b"cos\nsystem\n",
+    b"cscipy.sparse.csr\ncsr_matrix\n", b"ccollections\ndefaultdict\n", b"c_codecs\nencode\n",
+]  # fmt: skip
+TEXTS = ["0", "f4", "<", "storage", "x", "edge_index", "num_nodes", "state_dict", "_mapping", "é"]
+INTEGERS = [0, 1, 2, -1, 255, 2**31, 2**40, 2**63 - 1, 2**63, 2**64, -(2**63), 10**30]
+# With nothing behind them, or less than they announce.
+ANNOUNCED = [code + struct.pack("<Q", 1 << 40) for code in (b"\x96", b"\x8e", b"\x8d", b"\x95")]
+ANNOUNCED += [code + struct.pack("<i", 1 << 30) for code in (b"\x8b", b"T", b"B", b"X")]
+LONG = [b"\x8b" + struct.pack("<i", 60_000) + b"\x7f" * 60_000, b"I" + b"9" * 5000 + b"\n"]
+# Values that hold the one before twice, and so on: trees of 2^40 leaves in few bytes.
+TWICE = b")" + b"2\x86" * 40
+NESTED = [TWICE, TWICE + b"qd0}hdK\1s", b")" + b"qd0(hdhdl" * 40, b"N" + b"qd0(hd)hd\x86\x91" * 40]
+BARE = [  # of each instruction that takes nothing out of the file
+    bytes([ord(opcode.code)]) for opcode in pickletools.opcodes
+    if opcode.arg is None and opcode.name != "STOP"
+]  # fmt: skip
+OTHERS = [
+    b"\x82\x01", b"iposix\nsystem\n", b"Pname\n", b"S'a\\x80'\n", b"S'\\'\n", b"Va\\u0100\n",
+    b"I01\n", b"F1e999\n", b"Fnan\n", b"g0\n", b"p-1\n", b"r\xff\xff\xff\xff", b"\x80\x05",
+]  # fmt: skip
+
+
+def reprogrammed(data: bytes, rng: random.Random) -> bytes:
+    """A pickle with one to three changes of its instructions; now and then, another program."""
+    steps = list(_steps(data))
+    if len(steps) < 5 or rng.random() < 0.2:
+        return b"\x80\x02" + b"".join(_step(rng) for _ in range(rng.randint(2, 60))) + b"."
+    for _ in range(rng.randint(1, 3)):
+        at, other = (rng.randrange(1, len(steps)) for _ in range(2))
+        kind = rng.randrange(6)
+        steps[at : at + (kind in (1, 3, 4))] = [
+            [_step(rng)], [], [steps[other]], [rng.choice(BARE)], [_value(rng)], [b"0", _value(rng)]
+        ][kind]  # fmt: skip
+    return b"".join(steps)
+
+
+@functools.cache  # of the valid ones, of which there are few
+def _steps(data: bytes) -> tuple[bytes, ...]:
+    """The instructions of a pickle, with their operands; none of what is no pickle."""
+    try:
+        found = [at for _, _, at in pickletools.genops(data)]
+    except ValueError:
+        return ()
+    return tuple(data[a:b] for a, b in zip(found, [*found[1:], len(data)], strict=True))
+
+
+def _step(rng: random.Random) -> bytes:
+    memo = rng.choice([b"q", b"h"]) + bytes([rng.randrange(4)])
+    kinds = [_value(rng), _value(rng), _call(rng), rng.choice(BARE), rng.choice(BARE), memo]
+    return rng.choice([*kinds, rng.choice(ANNOUNCED), rng.choice(OTHERS)])
+
+
+def _value(rng: random.Random) -> bytes:
+    """Instructions that put one value on the stack."""
+    number, text = rng.choice(INTEGERS), rng.choice(TEXTS).encode()
+    raw = number.to_bytes(number.bit_length() // 8 + 1, "little", signed=True)
+    simple = [b")", b"]", b"}", b"\x8f", b"N", b"\x88", b"X" + struct.pack("<I", len(text)) + text]
+    simple += [b"\x8a" + bytes([len(raw)]) + raw, rng.choice(CALLED), rng.choice(LONG)]
+    first, second = rng.choices(simple, k=2)
+    both = b"(" + first + second + rng.choice([b"t", b"l", b"d", b"\x91"])
+    return rng.choice([first, first, both, rng.choice(NESTED), rng.choice(OTHERS)])
+
+
+def _call(rng: random.Random) -> bytes:
+    """A call of something with arguments, and perhaps a state."""
+    arguments = b"".join(_value(rng) for _ in range(rng.randrange(4)))
+    called = rng.choice(CALLED) + b"(" + arguments + b"t" + rng.choice([b"R", b"\x81"])
+    return called + (_value(rng) + b"b" if rng.random() < 0.3 else b"")

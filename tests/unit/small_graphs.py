@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from partition.graph.graph import Graph
+from partition.graph.graph import Graph, arcs
 from partition.graph.store import write_graph
 
 
@@ -19,6 +19,11 @@ def random_graph(n, narcs, seed=0):
     """A directed graph of about ``narcs`` random arcs, loops among them."""
     pairs = np.random.default_rng(seed).integers(0, n, (2, narcs)).tolist()
     return from_arcs(n, zip(*pairs, strict=True))
+
+
+def arcs_in(graph):
+    """(source, target) of each arc."""
+    return list(zip(arcs(graph).tolist(), graph.indices.tolist(), strict=True))
 
 
 def make_folder(path, graph, **facts):

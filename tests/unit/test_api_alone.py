@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from refusals import refuses
-from test_objects import Tensor
+from test_pyg_files import Tensor
 
 import gcnmpi
 from gcnmpi.mpi import launch

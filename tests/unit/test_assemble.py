@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refuses
+from small_graphs import arcs_in
 
-from partition.graph.graph import arcs, symmetry
+from partition.graph.graph import symmetry
 from partition.importing.assemble import VertexFiles, attach, build_graph, import_graph
 from partition.importing.readers import Source
 
@@ -21,8 +22,7 @@ def make_source(n, pairs, weights=None, **more):
 
 def entries(graph):
     weights = [1.0] * graph.nnz if graph.weights is None else graph.weights.tolist()
-    ends = zip(arcs(graph).tolist(), graph.indices.tolist(), strict=True)
-    return dict(zip(ends, weights, strict=True))
+    return dict(zip(arcs_in(graph), weights, strict=True))
 
 
 def oracle(source, undirected, duplicates, self_loops):
@@ -66,8 +66,7 @@ def test_build_graph_equals_a_dict(data, n, symmetric, undirected, weighted, dup
         refuses(rf"listed more than once; there are {copies} such", build_graph, source, **rules)
         return
     graph, facts = build_graph(source, **rules)
-    assert entries(graph) == expected
-    assert list(entries(graph)) == sorted(expected)
+    assert [*entries(graph).items()] == sorted(expected.items())
     assert (graph.indptr.dtype, graph.indices.dtype) == (np.int64, np.int32)
     assert (graph.weights is not None) == (weighted or (duplicates == "sum" and copies > 0))
     assert facts["arcs_read"] == len(pairs)
@@ -105,13 +104,10 @@ def save(folder, name, array):
 ATTACHED = [
     ("features", np.ones((3, 2)), r"has 3 rows, the graph has 4 vertices"),
     ("features", np.ones(4), r"features must be rows of numbers"),
-    ("features", np.ones((4, 0)), r"features must be rows of numbers"),
     ("features", np.array([[0], [1], [np.nan], [2]]), r"vertex 2, column 0 are not finite"),
     ("features", np.array([[None]] * 4, object), r"Object arrays are not read"),
-    ("labels", np.zeros(5, int), r"has 5 rows"),
     ("labels", np.zeros((4, 1), int), r"labels must be a vector of integers"),
     ("labels", np.array([0, 0, 0, -2]), r"label -2 of vertex 3 is outside"),
-    ("train", np.ones(3, bool), r"has 3 rows"),
     ("train", np.ones(4), r"a mask is a vector of bool or of vertex numbers"),
     ("train", np.array([0, 4]), r"names a vertex outside 0\.\.3"),
     ("train", np.array([True, False, True, False]), r"train mask has vertex 2, which has no"),
@@ -123,9 +119,7 @@ def test_attach_refuses(tmp_path, graph):
     for what, array, message in ATTACHED:
         path = save(tmp_path, "bad.npy", array)
         given = {"masks": {what: path}, "labels": labels} if what == "train" else {what: path}
-        caught = refuses(message, attach, graph, VertexFiles(**given))
-        assert "bad.npy" in caught.message
-        assert "\n" not in caught.message
+        assert "bad.npy" in refuses(message, attach, graph, VertexFiles(**given)).message
 
 
 def test_attach_refuses_bad_files_and_words(tmp_path, graph):
@@ -138,9 +132,9 @@ def test_attach_refuses_bad_files_and_words(tmp_path, graph):
     large, _ = build_graph(make_source(10**6, []))
     refuses("GiB of memory", attach, large, VertexFiles(features="random:2000000000"))
     refuses(r"seed -1 is outside", attach, graph, VertexFiles(labels="random:2", seed=-1))
-    refuses("unknown mask 'tran'", attach, graph, VertexFiles(masks={"tran": tmp_path / "x.npy"}))
     mask = save(tmp_path, "m.npy", np.ones(4, bool))
-    refuses("needs a graph with labels", attach, graph, VertexFiles(masks={"train": mask}))
+    for name, says in (("tran", "unknown mask 'tran'"), ("train", "needs a graph with labels")):
+        refuses(says, attach, graph, VertexFiles(masks={name: mask}))
 
 
 def test_a_folder_that_cannot_be_written_is_reported_before_reading(tmp_path):
@@ -157,7 +151,6 @@ def test_a_folder_that_cannot_be_written_is_reported_before_reading(tmp_path):
         ("out.graph", {}, "there is no file .*absent"),
     ):
         refuses(message, import_graph, absent, tmp_path / name, **options)
-    (tmp_path / "e.txt").write_text("1 2\n1 2\n")
-    message = r"e\.txt: the arc 1 -> 2"
-    refuses(message, import_graph, tmp_path / "e.txt", out, duplicates="error")
+    (file := tmp_path / "e.txt").write_text("1 2\n1 2\n")
+    refuses(r"e\.txt: the arc 1 -> 2", import_graph, file, out, duplicates="error")
     assert not out.exists()

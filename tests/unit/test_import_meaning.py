@@ -111,9 +111,9 @@ def test_words_for_missing_labels_and_labels_that_are_no_classes(place):
     for word in ("unknown", "NA", "None", "null", "?"):
         words = ["--labels", save("y.csv", f"{word}\n1\n2\n" * 2)]
         assert f"label '{word}' stands among numbers" in denied(*words)
-        graph = imported(*words, "--missing-label", word)
-        assert (graph.labels.tolist(), graph.class_names) == ([-1, 0, 1] * 2, ("1", "2"))
-        assert imported(*words, "--missing-label", "-1").class_names == ("1", "2", word)
+    graph = imported(*words, "--missing-label", word)
+    assert (graph.labels.tolist(), graph.class_names) == ([-1, 0, 1] * 2, ("1", "2"))
+    assert imported(*words, "--missing-label", "-1").class_names == ("1", "2", word)
     save("y.csv", "a\n" + "NA\n" * 5)
     assert "'NA' is a class like others" in run("attach", "g.graph", "--labels", "y.csv").stderr
     path = save("path.txt", "".join(f"{i} {i + 1}\n" for i in range(39)))
@@ -121,8 +121,7 @@ def test_words_for_missing_labels_and_labels_that_are_no_classes(place):
     assert "40 different labels for 40 vertices" in told
     told = denied("--labels", save("l.csv", "0.5\n1\n1\n2.5\n1\n1\n"))
     assert "the label '0.5' is a number, not a class" in told
-    told = denied("--labels", save("l.npy", np.array([0, 1.0, np.nan, 0, 1, 1])))
-    assert "not float64 (6,)" in told
+    assert "not float64 (6,)" in denied("--labels", save("l.npy", np.array([0, 1, np.nan] * 2)))
 
 
 def test_files_attached_to_a_folder_leave_arcs_and_partitions(place):
@@ -135,21 +134,18 @@ def test_files_attached_to_a_folder_leave_arcs_and_partitions(place):
     stored = open_graph("g.graph")
     assert (stored.manifest.features, stored.manifest.class_names) == (1, ("a", "b"))
     assert members(stored.graph) == [0, 3]
-    source = stored.manifest.source
-    assert (source["file"], source["attached"]) == ("ring.txt", given)
+    assert stored.manifest.source.items() >= {"file": "ring.txt", "attached": given}.items()
     assert all(file.read_bytes() == content for file, content in before.items())
     assert read_partition("g.graph", "rp-2").k == 2
     # The second command gives no features and no masks: both stay.
     run("attach", "g.graph", "--labels", "random:3", "--seed", "1")
     again = open_graph("g.graph")
     assert again.graph.features.tolist() == stored.graph.features.tolist()
-    assert again.manifest.class_names == ()
-    assert again.manifest.data_id != stored.manifest.data_id
+    assert (again.manifest.class_names, members(again.graph)) == ((), [0, 3])
     # Commands that are refused change nothing.
     words = "--features", save("short.npy", np.ones((5, 2)))
     assert "has 5 rows, the graph has 6" in refused("attach", "g.graph", *words)
     assert "there is nothing to attach" in refused("attach", "g.graph")
-    assert "there is no graph" in refused("attach", "h.graph", "--features", "x.npy")
     assert open_graph("g.graph").manifest == again.manifest
 
 
@@ -174,7 +170,6 @@ def test_rows_need_ids_where_those_of_the_graph_have_gaps(place):
 
 def test_a_column_of_ids_says_whose_row_it_is(place):
     for text, says in (
-        ("id,a\n3,30\n1,10\n0,0\n5,50\n2,20\n4,40\n", [0, 10, 20, 30, 40, 50]),
         (",a,id\n9,0,0\n8,10,1\n7,20,2\n6,30,3\n5,40,4\n4,50,5\n", [0, 10, 20, 30, 40, 50]),
         ("id,a\n3,3\n1,1\n0,0\n5,5\n2,2\n9,9\n", "no vertex 9; its ids are 0, 1, 2 …"),
         ("id,a\n3,1\n1,1\n", "there is none for vertex 0"),
@@ -191,12 +186,9 @@ def test_a_column_of_ids_says_whose_row_it_is(place):
     save("y.csv", "id,class\n#a,x\n#b,y\n#c,x\n")
     assert imported("--labels", "y.csv", source="e.txt").labels.tolist() == [0, 1, 0]
     save("y.csv", "id,label\n4,b\n1,a\n5,b\n")
-    save("t.csv", "id,a,b\n2,0,1\n3,1,0\n")
-    done = run("import", "ring.txt", "h.graph", "--labels", "y.csv", "--targets", "t.csv")
-    graph = open_graph("h.graph").graph
+    graph = imported("--labels", "y.csv", "--targets", save("t.csv", "id,a,b\n2,0,1\n3,1,0\n"))
     assert graph.labels.tolist() == [-1, 0, -1, -1, 1, 1]
     assert np.isnan(graph.targets).all(axis=1).tolist() == [True, True, False, False, True, True]
-    assert "3 vertices without a label" in done.stdout
     assert "no vertex 7" in denied("--labels", save("y.csv", "id,label\n4,b\n7,a\n"))
 
 
@@ -232,13 +224,11 @@ def test_errors_of_tables_name_line_and_column_and_how_they_are_mended(place):
         ("--features", "id;f\n1;0,5\n", "line 2: '1;0,5': '0,5' in column 'f'", "0.5, not 0,5"),
         ("--features", "id,f\n1;0.5\n", "line 2: '1;0.5' has 1 columns", "by ',', this one by ';'"),
         ("--features", "id,f\n1,2\n2,NA\n", "line 3: '2,NA': 'NA' in column 'f'", "fill it in"),
-        ("--features", "id,f\n1,2\n2,nan\n", "features of row 1, column 'f'", "fill them in"),
         ("--targets", "id,y\n1,2\n2,NA\n", "line 3: '2,NA': 'NA' in column 'y'", "write nan"),
         ("--features", "0.5,1,cat\n1.5,2,dog\n", "'cat' in column 3 is not a number"),
         ("--features", PEOPLE, "--label-column kind"),
         ("--label-column kinds --features", PEOPLE, "did you mean 'kind'?"),
         ("--labels", PEOPLE, "--label-column NAME"),
-        ("--label-column kind", "", "there is none"),
         ("--label-column kind --labels random:3", "", "there is none"),
         ("--label-column kind --labels y.npy", "", "has no columns with names"),
     ):
@@ -251,11 +241,8 @@ def test_errors_of_tables_name_line_and_column_and_how_they_are_mended(place):
 def test_duplicates_with_other_weights_are_told(place):
     save("twice.txt", "0 1 2\n0 1 3\n0 1 2\n1 2 1\n1 2 1\n2 0 1\n")
     first = "3 duplicates merged, 1 with another weight: the first was kept; --dup"
-    for more, told, weight in (
-        ("", first, 2),
-        ("--memory 4GB", first, 2),
-        ("--duplicates sum", "3 duplicates added up", 7),
-    ):
+    summed = "--duplicates sum", "3 duplicates added up", 7
+    for more, told, weight in (("", first, 2), ("--memory 4GB", first, 2), summed):
         done = run("import", "twice.txt", "g.graph", "--force", *more.split())
         said = " ".join(done.stdout.split())
         assert told in said
@@ -274,16 +261,14 @@ def test_vertices_without_arcs_can_be_announced(place):
     for vertices, told in (
         ("6", "--vertices 0..5 or --vertices 1..6"),
         ("3", "there is a vertex 4"),
-        ("0..3", "there is a vertex 4"),
         ("0..2999999999999", "GiB of memory"),
         *((wrong, f"--vertices {wrong}") for wrong in ("0", "x", "3..1", "9" * 30)),
     ):
         assert told in denied("--vertices", vertices, source="few.txt")
     words = "--features", "x.npy"
     assert "0..7 was given" in denied(*words, "--vertices", "0..7", source="few.txt")
-    message = denied(*words, "--ids", "sorted", source="few.txt")
-    assert "has 6 rows, the graph has 2 vertices" in message
-    assert "--vertices N or --ids FILE" in message
+    told = denied(*words, "--ids", "sorted", source="few.txt")
+    assert "has 6 rows, the graph has 2 vertices" in told
 
 
 # Lists of arcs
@@ -299,7 +284,6 @@ LISTS = [  # text, options, arcs, weights
     ("0 1\r1 2\r", {}, [(0, 1), (1, 2)]),
     ("ann,knows,bob\nbob,likes,ann\n", {"columns": THREE}, [("ann", "bob"), ("bob", "ann")]),
     ("New York;Oslo;1.5\nRom;Oslo;2\n", {}, [("New York", "Oslo"), ("Rom", "Oslo")], [1.5, 2]),
-    ("user,friend\nann,bob\n", {"header": True}, [("ann", "bob")]),
     ("user,friend\nann,bob\n", {"header": False}, [("user", "friend"), ("ann", "bob")]),
     ("a#b c%\nc% a#b\n", {}, [("a#b", "c%"), ("c%", "a#b")]),
     ("0 1 # b c\n1 0 # d\n", {}, [(0, 1), (1, 0)]),
@@ -307,7 +291,6 @@ LISTS = [  # text, options, arcs, weights
     ("0 1\n2 3\n", {"header": True}, [(2, 3)]),
     ("1 2 1580000000\n2 1 1580000777\n", PAIR, [(1, 2), (2, 1)]),
     ("1 2 1580000000\n2 1 15\n", WEIGHTED, [(1, 2), (2, 1)], [1580000000, 15]),
-    ("1 2 999\n2 1 5\n", {}, [(1, 2), (2, 1)], [999, 5]),
     ("1 2 0.5 1580000000\n", {"columns": "target,source,weight"}, [(2, 1)], [0.5]),
     # Not numbers of lines: as many weights as fractions, one weight, a name, or the user says.
     ("0 1 .5\n1 2 2\n2 0 1\n", {}, [(0, 1), (1, 2), (2, 0)], [0.5, 2, 1]),
@@ -317,7 +300,6 @@ LISTS = [  # text, options, arcs, weights
     ("0 1 2\n1 2 0\n2 0 1\n", FIRST, [(1, 2), (2, 0), (0, 1)]),
     # Comments and headers among rows.
     ("#a b\nb #a\n", {"comments": "none"}, [("#a", "b"), ("b", "#a")]),
-    ("#a b\nb c\nc b\n", {"comments": "#"}, [("b", "c"), ("c", "b")]),
     ("%a b\nb %a\n#c\n", {"comments": "#"}, [("%a", "b"), ("b", "%a")]),
     ("source,target\n# of it\n%a,b\n", {}, [("%a", "b")]),
     ('"#a",b\nb,"#a"\n', {}, [("#a", "b"), ("b", "#a")]),
@@ -332,18 +314,15 @@ LISTS = [  # text, options, arcs, weights
 NUMBERED = "to the end, sources or the numbers of"
 REFUSED = [  # text, options, what the message says
     ("", {}, "holds no arcs"),
-    ("#a,#b\n#b,#c\n", {}, "holds no arcs"),
     ("source,target\n", {}, "holds no arcs, only the header 'source,target'"),
     ("1\n", {}, "line 1: '1' is one column"),
     ("1 2 3 4\n", {}, "line 1: '1 2 3 4' has 4 columns, and it is not clear"),
-    ("a,b,time\n0,1,5\n", {}, r"'a,b,time' has 3 columns, and it is not clear"),
     ("#\n1 2\n\n2 x\n", {}, "line 4: '2 x' .*'x' in column 2 is not an integer"),
     ("#\n1 2\n2\n", {}, "line 3: '2' has 1 columns, not 2: 'source target'"),
     ("1 2 0.5\n1 2 w\n", {}, "line 2: '1 2 w' is not 'source target weight'"),
     ("1 2 0.5\n1 2 inf\n", {}, "weight of entry 2 is inf"),
     ("1 2 1000\n2 1 5\n", {}, "numbers from 5 to 1000"),
     ("user,friend\nann,bob\n", {}, r"line 1 \('user', 'friend'\) may be a header"),
-    ("u v\nv u\n", {}, r"line 1 \('u', 'v'\) may be a header or an arc"),
     ("ann knows bob\n", {}, r"third column of 'ann knows bob' is not a weight"),
     ("0 5 7\n1 7 5\n2 5 6\n", {}, f"holds 0, 1, 2, … {NUMBERED}"),
     ("1,5,7\n2,7,5\n3,5,6\n", {}, f"holds 1, 2, 3, … {NUMBERED}"),
@@ -361,7 +340,6 @@ REFUSED = [  # text, options, what the message says
     ("x7 2\n1 2\n2 1\n", {}, "line 1: .*'x7' in column 1 is not an integer(.|\n)*--string-ids"),
     ("1,2\nNA,2\n", {}, "line 2: .*'NA' in column 1 is not an integer(.|\n)*leave the row out"),
     ("#a b\nb #a\n", {}, "line 1: '#a b' may be a comment or a row"),
-    ("source,target\n# a,b\nb,c\n", {}, "line 2: '# a,b' may be a comment or a row"),
     ("# of all links\n\n%C3 b\nb %C3\n", {}, "line 3: '%C3 b' may be a comment or a row"),
     ("%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", {}, "a Matrix Market file"),
 ]
@@ -380,8 +358,7 @@ def test_lists_of_arcs(place, name):
     for text, options, message in REFUSED:
         caught = refuses(message, read_source, put(text), "edges", Layout(**options))
         assert name in caught.message or "columns" in options
-        assert "\x1b" not in str(caught)
-        assert "\n" not in caught.message
+        assert not {"\x1b", "\n"} & {*caught.message}
 
 
 # Other forms of arcs and features
@@ -414,10 +391,8 @@ def written(what):
     rows = [",".join(map(str, np.atleast_1d(row).tolist())) for row in values]
     text = "\n".join(rows) + "\n"
     yield save("plain.npy", values)
-    save("f.npy", np.asfortranarray(values))
-    save("f.csv", text.replace(",", " "))
-    for name in ("f.npy", "f.csv"):
-        Path(f"{name}.gz").write_bytes(gzip.compress(Path(name).read_bytes()))
+    for name, of in (("f.npy", np.asfortranarray(values)), ("f.csv", text.replace(",", " "))):
+        Path(f"{name}.gz").write_bytes(gzip.compress(Path(save(name, of)).read_bytes()))
         yield f"{name}.gz"
     np.savez_compressed("x.npz", values)
     named = {what.replace("-", "_"): values, "more": np.ones(3), "edge_index": np.ones((2, 2), int)}
@@ -443,8 +418,7 @@ def test_every_kind_of_file(place, what):
     for file in written(what):
         for more in ([], ["--ids", "ids.txt"]):  # ids 5, 4 … in that order, the rows as they are
             if file == "pandas.csv" and more:
-                told = denied(*words, f"--{what}", file, *more)
-                assert "has a column of ids, so --ids is not for it" in told
+                assert "has a column of ids" in denied(*words, f"--{what}", file, *more)
                 continue
             graph = imported(*words, f"--{what}", file, *more)
             found = graph.masks["train"] if what == "train-mask" else getattr(graph, what)
@@ -454,7 +428,6 @@ def test_every_kind_of_file(place, what):
 
 TABLES = {
     "1,2\n3\n": "line 2: '3' has 1 columns, not 2",
-    "1,2\n\n3,x\n": "line 3: '3,x': 'x' in column 2 is not a number",
     "a,b\nc,d\n": "line 1: 'a,b' is not 2 numbers",
     "": "holds no features",
     "id\n1\n": "a column of ids, but no features",
@@ -467,23 +440,20 @@ TABLES = {
 
 def test_tables_of_features_that_are_refused(place):
     for text, message in TABLES.items():
-        caught = refuses(message, read_features, place / save("x.csv", text))
-        assert "x.csv" in caught.message
-        assert "\n" not in caught.message
+        assert "x.csv" in refuses(message, read_features, place / save("x.csv", text)).message
 
 
 def test_arrays_that_are_not_as_they_are_read_are_refused(place):
-    two, six = np.ones((6, 2)), np.eye(6)
+    two = np.ones((6, 2))
     np.savez("two.npz", one=two, two=two)
     np.savez("mine.npz", edge_index=np.ones((2, 6), int), x=two)
     np.savez("part.npz", indptr=np.array([0, 1]))
-    sp.save_npz("coo.npz", sp.coo_matrix(six))
+    sp.save_npz("coo.npz", sp.coo_matrix(np.eye(6)))
     sp.save_npz("wide.npz", sp.csr_array((2, 3)))
     save("text.npz", "0 1\n")
     save("turned.npy", np.ones((2, 6)))
     save("matrix.npy", np.ones((6, 6), int))
     assert "two.npz holds 'one', 'two'" in denied("--features", "two.npz")
-    assert "in the form 'coo', only csr" in denied("--features", "coo.npz")
     assert "transpose its (2, 6)" in denied("--features", "turned.npy")
     for name, told in (
         ("matrix.npy", "scipy.sparse.save_npz"),
@@ -510,8 +480,7 @@ def test_a_heterophilous_graph(place):
         mask[range(3), [(k + split) % 4 for split in range(3)]] = True
     np.savez("roman.npz", edges=edges, **arrays, **masks)
     graph = imported(source="roman.npz")
-    assert (graph.n, graph.nnz, graph.splits) == (4, 6, 3)
-    assert not open_graph("g.graph").manifest.directed
+    assert (graph.n, graph.nnz, graph.splits) == (4, 6, 3)  # of both directions
     np.testing.assert_array_equal(graph.features, arrays["node_features"])
     assert graph.labels.tolist() == [0, 1, 1, 0]
     for name, mask in masks.items():

@@ -4,6 +4,7 @@ import gzip
 import pickle
 import shutil
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ogb_folders import write_text
 from refusals import refuses
-from small_graphs import from_arcs, make_folder, random_graph
+from small_graphs import arcs_in, from_arcs, make_folder, partitioned_graphs, random_graph
 from stored_graphs import change_json
-from tensor_files import instance, named, tensor, write_torch
+from tensor_files import instance, named, tensor, write_state, write_torch
 
 from gcnmpi.proof.links import training_graph
 from partition.graph import links
@@ -40,14 +41,9 @@ SHARES = "0.85", "0.05", "0.10"
 @st.composite
 def graphs(draw):
     """Directed graphs with loops and isolated vertices; some are symmetric."""
-    n = draw(st.integers(1, 9))
-    vertex = st.integers(0, n - 1)
-    arcs = draw(st.lists(st.tuples(vertex, vertex), max_size=30))
-    return from_arcs(n, arcs + ([(v, u) for u, v in arcs] if draw(st.booleans()) else []))
-
-
-def arcs_in(graph):
-    return list(zip(arcs(graph).tolist(), graph.indices.tolist(), strict=True))
+    graph, _, _ = draw(partitioned_graphs())
+    pairs = arcs_in(graph)
+    return from_arcs(graph.n, pairs + [(v, u) for u, v in pairs] * draw(st.booleans()))
 
 
 def pairs_in(graph, directed):
@@ -113,13 +109,12 @@ def test_drawn_candidates_are_the_same_wherever_they_are_drawn():
     whole, pairs = drawn_candidates(made, "test", slice(None), 9), made.positives["test"]
     assert (whole.shape, whole.dtype) == ((len(pairs), 400), np.int64)
     np.testing.assert_array_equal(drawn_candidates(made, "test", slice(3, 5), 9), whole[3:5])
-    assert drawn_candidates(made, "test", slice(2, 2), 9).shape == (0, 400)
     for pair, row in zip(as_tuples(pairs), whole, strict=True):
         counts = np.bincount(row, minlength=9)
         others = np.delete(counts, pair)
         assert (counts[list(pair)].sum(), others.min() > 25, others.max() < 100) == (0, True, True)
-    assert (drawn_candidates(made, "val", slice(0, 1), 9) != whole[0]).any()
-    assert (drawn_candidates(replace(made, seed=2), "test", slice(None), 9) != whole).any()
+    for one, mask in ((made, "val"), (replace(made, seed=2), "test")):
+        assert (drawn_candidates(one, mask, slice(0, 1), 9) != whole[0]).any()
 
 
 def full_set(path):
@@ -127,15 +122,11 @@ def full_set(path):
     stored, rng = open_graph(path), np.random.default_rng(0)
     made = split_pairs(stored.graph, SHARES, 7, negatives=1)
     sizes = {mask: len(found) for mask, found in made.positives.items()}
-    return replace(
-        made,
-        name="full",
-        graph_id=stored.manifest.id,
-        negatives=made.negatives | {"train": rng.integers(0, 50, (2 * sizes["train"], 2))},
-        candidates={mask: rng.integers(0, 50, (sizes[mask], 4)) for mask in ("val", "test")},
-        replaced="both",
-        relations={mask: rng.integers(0, 3, size) for mask, size in sizes.items()},
-    )
+    negatives = made.negatives | {"train": rng.integers(0, 50, (2 * sizes["train"], 2))}
+    candidates = {mask: rng.integers(0, 50, (sizes[mask], 4)) for mask in ("val", "test")}
+    relations = {mask: rng.integers(0, 3, size) for mask, size in sizes.items()}
+    more = {"negatives": negatives, "candidates": candidates, "relations": relations}
+    return replace(made, name="full", graph_id=stored.manifest.id, replaced="both", **more)
 
 
 @pytest.fixture
@@ -178,7 +169,6 @@ def test_a_folder_gives_back_what_was_written(path):
 
 FACTS = {
     "does not describe pairs": {"version": 9},
-    "unknown field": {"more": 1},
     "seed cannot be": {"seed": "a"},
     "made for another graph": {"graph_id": "0" * 32},
     "contradicts itself": {"sums": {}},
@@ -186,7 +176,6 @@ FACTS = {
 }
 ARRAYS = [
     ("test", "int64, not int32", lambda array: array.astype(np.int64)),
-    ("test", "the manifest asks for", lambda array: array[1:]),
     ("train", "has the vertex 50", lambda array: np.where(array == array[1, 1], 50, array)),
     *(
         (name, f"{name}.npy does not hold what pairs.json says", lambda a: np.roll(a, 1, axis=0))
@@ -211,15 +200,12 @@ def test_files_of_a_set_that_are_damaged(path):
     for name, says, change in ARRAYS:
         np.save(folder / f"{name}.npy", change(np.load(folder / f"{name}.npy")))
         refused_and_mended(says)
-    for name, content, says in (("pairs.json", b"{", "cannot read"), ("val.npy", b"", "truncated")):
-        (folder / name).write_bytes(content)
-        refused_and_mended(says)
+    (folder / "pairs.json").write_bytes(b"{")
+    refused_and_mended("cannot read")
     (folder / "val.npy").unlink()
     refused_and_mended("is missing")
     change_json(folder / "pairs.json", id="0" * 32)  # which no checksum is of
-    result = run("check", path, code=2)
-    assert "the id is not that of the arrays" in result.stdout
-    assert "gcn-partition pairs --force" in result.stderr
+    assert "the id is not that of the arrays" in run("check", path, code=2).stdout
 
 
 def test_sets_that_are_refused(path):
@@ -235,12 +221,9 @@ def test_sets_that_are_refused(path):
         ({"graph_id": "0" * 32}, "another graph"),
         ({"name": "a/b"}, "not a valid name"),
         ({"seed": 2**63}, "is outside"),
-        ({"seed": -1}, "seed -1 is outside"),
         ({"replaced": "first"}, "replaced is 'first'"),
         (positives("test", [1, 50]), r"test has the vertex 50: the graph has 0\.\.49"),
-        (positives("test", [-1, 1]), "the vertex -1"),
         (positives("val", [4, 4]), r"val has the pair \(4, 4\)"),
-        (positives("val", [u, v]), rf"1 pairs .* are also in val, such as \({u}, {v}\)"),
         (positives("val", [v, u]), rf"1 pairs .* are also in val, such as \({u}, {v}\)"),
         ({"negatives": {"val": test[:, :1]}}, "val_negatives is int32 of shape"),
         ({"negatives": {"train": train[1:]}}, "train_negatives"),
@@ -274,8 +257,7 @@ def test_mistakes_of_the_command(path):
     for words, told in (
         ([], "has pairs 'links' already\n  hint: give --name or --force"),
         ([*split, "0.9,0.1,0.1"], "add up to 1.1, not to 1"),
-        *(([*split, shares], "no three shares") for shares in ("0.9,0.1", "a,b,c", "1.5,-0.5,0")),
-        ([*split, "1/0,0,0"], "no three shares"),
+        *(([*split, shares], "no three shares") for shares in ("0.9,0.1", "1/0,b,c", "1.5,-0.5,0")),
         (["--negatives", 1000, "--name", "x"], "too dense"),
         (["--seed", -1, "--name", "x"], "seed -1 is outside"),
         (["--name", "rp-2"], "has a partition 'rp-2'"),
@@ -350,8 +332,6 @@ TWINS = {  # relations, each with what its arcs are of 300 drawn ones; options; 
     "nearly": ({"a": "as", "b": "turned less 8%"}, "", "b"),
     "half of a": ({"a": "as", "b": "turned less 60%"}, "", "b"),
     "other": ({"a": "as", "b": "another"}, "", ""),
-    "copy": ({"a": "as", "b": "as"}, "", "b"),
-    "symmetric": ({"a": "both"}, "", "a"),
     "all": ({"a": "as", "b": "turned", "c": "as", "d": "both"}, "", "bcd"),
     "more": ({"a": "as less 60%", "b": "turned"}, "", ""),
     "named": ({"a": "as less 60%", "b": "turned"}, "--reverse-of b=a", "b"),
@@ -406,7 +386,7 @@ def test_no_held_out_edge_stays_in_the_graph_by_another_relation(tmp_path, case)
         rest = training_graph(graph, pairs)
         np.testing.assert_array_equal(arcs(rest), source[left])
         np.testing.assert_array_equal(rest.arc_type, graph.arc_type[left])
-    if case in ("reverse", "copy", "all"):
+    if case in ("reverse", "all"):
         assert {names[r] for of in made.relations.values() for r in of} == {"a"}
 
 
@@ -460,22 +440,14 @@ def test_some_relations_can_be_split_and_triples_have_ends_of_the_types(tmp_path
     made = read_pairs(path, "buys")
     assert made.relations.keys() == {*MASKS, "val_negatives", "test_negatives"}
     assert all(set(of.tolist()) == {1} for of in made.relations.values())
-    assert as_json("info", path, "buys") == facts
-    assert as_json("pairs", path)["positives"]["train"] > facts["positives"]["train"]
     assert "sells" in refused("pairs", path, "--relation", "sells", "--force")
-    told = refused("pairs", path, "--from", path, "--relation", "buys", "--force")
-    assert "--relation draws pairs" in told
     nothing = replace(shop, arc_type=np.full_like(shop.arc_type, 1))  # all arcs are of "buys"
     refuses("no arcs of knows to split", split_pairs, nothing, ("1", "0", "0"), relations=["knows"])
     words = ["pairs", path, "--train", buys, "--columns", "source,relation,target", "--name", "own"]
     for number, mask in enumerate(("val", "test")):
         (tmp_path / f"{mask}.csv").write_text(f"1,buys,3{number}\n")
         words += [f"--{mask}", tmp_path / f"{mask}.csv"]
-    for line, told in (
-        ("0,buys,5", "the vertex 5 is no item"),
-        ("30,buys,31", "the vertex 30 is no user"),
-        ("0,buys", "--columns source,relation,target names more"),
-    ):
+    for line, told in (("0,buys,5", "5 is no item"), ("30,buys,31", "30 is no user")):
         buys.write_text(f"{line}\n")
         assert told in refused(*words)
     buys.write_text("0,buys,30\n2,knows,3\n")
@@ -505,9 +477,7 @@ def neighbours(graph, pairs):
 
 def pushed(near, source):
     """PageRank by the definition, of one source, all vertices at once."""
-    degree = near.sum(1)
-    rest, kept = np.zeros(len(near)), np.zeros(len(near))
-    rest[source] = 1
+    degree, kept, rest = near.sum(1), np.zeros(len(near)), np.eye(len(near))[source]
     for _ in range(hard_candidates.MOST_STEPS):
         full = rest > hard_candidates.REST * degree
         kept[full] += hard_candidates.RESTART * rest[full]
@@ -554,7 +524,6 @@ def test_candidates_are_those_of_the_definition(directed, narcs, items):
     kinds = np.arange(70) >= 70 - items
     assert made.replaced == "both"
     for mask in ("val", "test"):
-        assert made.candidates[mask].shape == (len(pairs.positives[mask]), 12)
         assert made.candidates[mask].dtype == np.int32
         for ends, row in zip(pairs.positives[mask].tolist(), made.candidates[mask], strict=True):
             expected = []
@@ -567,8 +536,7 @@ def test_candidates_are_those_of_the_definition(directed, narcs, items):
 def test_page_rank_is_near_that_of_the_equation():
     graph = random_graph(30, 200)
     near = neighbours(graph, split_pairs(graph, ("1", "0", "0")))
-    walks = near / np.maximum(near.sum(1), 1)[:, None]
-    exact = 0.15 * np.linalg.inv(np.eye(30) - 0.85 * walks)
+    exact = 0.15 * np.linalg.inv(np.eye(30) - 0.85 * near / np.maximum(near.sum(1), 1)[:, None])
     matrix = hard_candidates._near(graph, np.empty((0, 2), int))
     found = page_rank(matrix, np.diff(matrix.indptr), np.arange(30)).toarray()
     assert (found <= exact + 1e-6).all()
@@ -579,9 +547,8 @@ def test_page_rank_is_near_that_of_the_equation():
 def test_a_graph_without_enough_others_is_refused():
     graph = from_arcs(4, [(0, 1), (0, 2), (0, 3), (1, 2)])
     pairs = split_pairs(graph, ("0", "0", "1"), negatives=0)
-    refuses("has 0 others that are no partners of it", with_hard_candidates, pairs, graph, 2)
-    for count in (0, -2, 3):
-        refuses("not half for either end", with_hard_candidates, pairs, graph, count)
+    for count, says in ((2, "has 0 others"), *((wrong, "not half for") for wrong in (0, -2, 3))):
+        refuses(says, with_hard_candidates, pairs, graph, count)
 
 
 def test_the_command(tmp_path):
@@ -591,13 +558,11 @@ def test_the_command(tmp_path):
     facts = as_json(*hard, 6, "--of", "test")  # drawn ones stay for those to validate on
     assert (facts["candidates"], facts["drawn"]) == ({"test": 6}, 5)
     assert "have candidates of test already" in refused(*hard, 8)
-    assert as_json(*hard, 8, "--of", "val")["candidates"] == {"val": 8, "test": 6}
     facts = as_json(*hard, 8, "--force")
     assert (facts["candidates"], facts["drawn"]) == ({"val": 8, "test": 8}, 0)
     pairs = read_pairs(path, "links")
     assert pairs.replaced == "both"
-    for words, told in ((["--of", "vall"], "mean 'val'"), (["--pairs", "link"], "mean 'links'")):
-        assert told in refused("negatives", path, *words)
+    assert "mean 'links'" in refused("negatives", path, "--pairs", "link")
     second = {"val": np.zeros((len(pairs.positives["val"]), 3), np.int32)}
     write_pairs(path, replace(pairs, candidates=second, replaced="second"), force=True)
     assert "are of the second end only" in refused(*hard, 2, "--of", "test")
@@ -619,23 +584,11 @@ def linked(tmp_path):
     return make_folder(tmp_path / "g.graph", from_arcs(N, [*arcs, *((v, u) for u, v in arcs)]))
 
 
-def write_numpy(file, content):
-    """A dict of arrays as torch.save writes it."""
-    write_torch(file, content, {})
-
-
 def write_old(file, content):
     """The same before torch 1.6: pickles one behind the other."""
     head = (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True, "type_sizes": {"int": 4}})
     parts = (*head, content, [])
     file.write_bytes(b"".join(pickle.dumps(part, protocol=2) for part in parts))
-
-
-def write_tensors(file, content):
-    """A dict of tensors, as torch.save writes it."""
-    arrays = {name: np.ascontiguousarray(array) for name, array in content.items()}
-    tensors = {name: tensor(name, array) for name, array in arrays.items()}
-    write_torch(file, tensors, {name: array.tobytes() for name, array in arrays.items()})
 
 
 def of_mask(mask):
@@ -652,23 +605,25 @@ def write_split(folder, write, of=of_mask):
     return folder
 
 
-def same(found, kind, expected):
-    held = getattr(found, kind)
-    assert held.keys() == expected.keys()
-    for mask, array in expected.items():
-        np.testing.assert_array_equal(held[mask], array)
+def same(found, **expected):
+    """Compare arrays of a set, or of the one that a folder has, and give the set back."""
+    found = read_pairs(found, "links") if isinstance(found, Path) else found
+    for kind, arrays in expected.items():
+        held = getattr(found, kind)
+        assert held.keys() == arrays.keys()
+        for mask, array in arrays.items():
+            np.testing.assert_array_equal(held[mask], array)
+    return found
 
 
-@pytest.mark.parametrize("write", [write_numpy, write_old, write_tensors])
+@pytest.mark.parametrize("write", [write_torch, write_old, write_state])
 def test_a_split_of_ogb(tmp_path, linked, write):
     root = tmp_path / "ogbl"
     folder = write_split(root / "split" / "time", write)
     for place in (folder, root):
         told = run("pairs", linked, "--from", place, "--force").stderr
         assert "not read: 'weight', 'year'" in told
-        found = read_pairs(linked, "links")
-        same(found, "positives", PAIRS)
-        same(found, "negatives", NEGATIVES)
+        found = same(linked, positives=PAIRS, negatives=NEGATIVES)
         assert (found.directed, found.seed, found.made) == (False, None, f"from {place.name}")
     # The graph comes from the same folder.
     write_text(root, N, PAIRS["train"])
@@ -699,21 +654,18 @@ def test_triples_and_sources_with_candidates_of_their_own(tmp_path, linked):
 
     write_split(tmp_path / "citation", write_old, citation)
     run("pairs", linked, "--from", tmp_path / "citation", "--directed")
-    found = read_pairs(linked, "links")
-    same(found, "positives", PAIRS)
-    same(found, "candidates", {mask: tail for mask, (_, tail) in drawn.items()})
+    tails = {mask: tail for mask, (_, tail) in drawn.items()}
+    found = same(linked, positives=PAIRS, candidates=tails)
     assert (found.replaced, found.directed) == ("second", True)
     (tmp_path / "kg").mkdir()
-    write_numpy(tmp_path / "kg" / "split_dict.pt", {THEIRS[mask]: wikikg(mask) for mask in MASKS})
+    write_torch(tmp_path / "kg" / "split_dict.pt", {THEIRS[mask]: wikikg(mask) for mask in MASKS})
     assert as_json("pairs", linked, "--from", tmp_path / "kg", "--force")["relations"] == 4
-    found = read_pairs(linked, "links")
-    same(found, "relations", relations)
-    same(found, "candidates", {m: np.hstack([tail, head]) for m, (head, tail) in drawn.items()})
-    assert found.replaced == "both"
+    both = {mask: np.hstack([tail, head]) for mask, (head, tail) in drawn.items()}
+    assert same(linked, relations=relations, candidates=both).replaced == "both"
     typed = lambda mask: wikikg(mask) | {"head_type": np.ones(1)}  # noqa: E731
-    write_split(tmp_path / "types", write_numpy, typed)
-    text = refused("pairs", linked, "--from", tmp_path / "types", "--force")
-    assert "vertices of several types" in text
+    write_split(tmp_path / "types", write_torch, typed)
+    told = refused("pairs", linked, "--from", tmp_path / "types", "--force")
+    assert "vertices of several types" in told
 
 
 def labelled(mask, split=False, relations=False):
@@ -747,12 +699,10 @@ def test_graphs_of_random_link_split(tmp_path, linked, split, relations):
 
     graph_id = open_graph(linked).manifest.id
     objects = pairs_of(*map(data, MASKS), graph_id=graph_id, directed=False)
-    for found in (read_pairs(linked, "links"), objects):
-        same(found, "positives", PAIRS)
-        same(found, "negatives", {"train": PAIRS["train"][::-1], **NEGATIVES})
-        kinds = {mask: np.arange(len(PAIRS[mask])) % 3 for mask in MASKS} if relations else {}
-        same(found, "relations", kinds)
-    assert write_pairs(linked, objects, force=True).id == read_pairs(linked, "links").id
+    kinds = {mask: np.arange(len(PAIRS[mask])) % 3 for mask in MASKS} if relations else {}
+    negatives = {"train": PAIRS["train"][::-1], **NEGATIVES}
+    found = same(linked, positives=PAIRS, negatives=negatives, relations=kinds)
+    assert write_pairs(linked, objects, force=True).id == found.id
 
 
 def write_list(file, columns, names=None):
@@ -783,10 +733,7 @@ def test_lists_of_pairs_and_ids(tmp_path, linked, suffix):
     words = [f"--{mask}={folder}/{mask}.{suffix}" for mask in MASKS]
     words += [f"--{mask}-negatives={tmp_path}/{mask}-negatives.{suffix}" for mask in NEGATIVES]
     run("pairs", graph, *words, "--test-candidates", tmp_path / "candidates.npy")
-    found = read_pairs(graph, "links")
-    same(found, "positives", PAIRS)
-    same(found, "negatives", NEGATIVES)
-    same(found, "candidates", {"test": candidates})
+    found = same(graph, positives=PAIRS, negatives=NEGATIVES, candidates={"test": candidates})
     assert found.made == f"from train.{suffix}"
     # In a folder: the first vertex has no such number without ids.
     assert "names a vertex outside 0..29" in refused("pairs", linked, "--from", folder)
@@ -813,10 +760,7 @@ def test_triples_of_texts(tmp_path, linked, suffix):
     words = [f"--{mask}={tmp_path}/{mask}.csv" for mask in MASKS]
     run("pairs", linked, *words, "--columns", "relation,source,target")  # numbers, under a header
     for of, called in ((graph, tuple(kinds)), (linked, ())):
-        found = read_pairs(of, "links")
-        same(found, "positives", PAIRS)
-        same(found, "relations", relations)
-        assert found.relation_names == called
+        assert same(of, positives=PAIRS, relations=relations).relation_names == called
 
 
 def test_pairs_to_train_on_that_are_held_out_or_join_a_vertex_to_itself(tmp_path, linked):
@@ -824,36 +768,29 @@ def test_pairs_to_train_on_that_are_held_out_or_join_a_vertex_to_itself(tmp_path
     negatives = np.column_stack([np.arange(len(train)), np.zeros(len(train), int)]) % N
     leaking = {"edge": train, "edge_neg": negatives}
     of = lambda mask: leaking if mask == "train" else of_mask(mask)  # noqa: E731
-    write_split(tmp_path / "split", write_numpy, of)
+    write_split(tmp_path / "split", write_torch, of)
     text = refused("pairs", linked, "--from", tmp_path / "split")
     assert "2 pairs to train on are also in test" in text
-    assert "--drop-held-out" in text
-    result = run("pairs", linked, "--from", tmp_path / "split", "--drop-held-out")
-    assert "1 pairs to train on of a vertex with itself: left out" in result.stderr
-    assert "2 pairs are also held out" in result.stderr
-    found = read_pairs(linked, "links")
-    same(found, "positives", PAIRS)
+    told = run("pairs", linked, "--from", tmp_path / "split", "--drop-held-out").stderr
+    assert "1 pairs to train on of a vertex with itself: left out" in told
+    found = same(linked, positives=PAIRS)
     np.testing.assert_array_equal(found.negatives["train"], negatives[1:-2])
 
 
 def test_what_is_refused(tmp_path, linked):
-    split = write_split(tmp_path / "split", write_numpy)
-    short = write_split(tmp_path / "short", write_numpy)
+    split = write_split(tmp_path / "split", write_torch)
+    short = write_split(tmp_path / "short", write_torch)
     (short / "valid.pt").unlink()
-    for name in "ab":
-        (tmp_path / "many" / "split" / name).mkdir(parents=True)
-    write_torch(tmp_path / "evil.pt", {"edge": named("os", "system")}, {})
+    write_torch(tmp_path / "evil.pt", {"edge": named("os", "system")})
     (tmp_path / "cut.pt").write_bytes(b"\x80\x02K\x01.")
     np.save(tmp_path / "wide.npy", np.zeros((4, 3), int))
     (tmp_path / "words.csv").write_text("a,b\nc,d\n")
     for told, *words in (
-        ("--seed draws pairs", "--from", split, "--seed", 1),
         ("are for pairs that are read", "--columns", "source,target"),
         ("there are no pairs of val", "--train", split / "train.pt"),
         ("there is no file", "--from", tmp_path / "none.pt"),
         ("holds the pairs of 1 masks, not of 3", "--from", split / "train.pt"),
         ("it is not clear which files", "--from", short),
-        ("holds a, b, not one split", "--from", tmp_path / "many"),
         ("names os.system", "--train", tmp_path / "evil.pt"),
         ("is not a file of torch", "--train", tmp_path / "cut.pt"),
         ("pairs are ids in the shape (m, 2)", "--train", tmp_path / "wide.npy"),
@@ -867,6 +804,4 @@ def test_an_npz_of_all_masks(tmp_path, linked):
     arrays = {"train": PAIRS["train"], "valid": PAIRS["val"], "test": PAIRS["test"].T}
     np.savez(tmp_path / "all.npz", test_negatives=NEGATIVES["test"], **arrays)
     run("pairs", linked, "--from", tmp_path / "all.npz")
-    found = read_pairs(linked, "links")
-    same(found, "positives", PAIRS)
-    same(found, "negatives", {"test": NEGATIVES["test"]})
+    same(linked, positives=PAIRS, negatives={"test": NEGATIVES["test"]})

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refuses
-from small_graphs import from_arcs, partitioned_graphs
+from small_graphs import arcs_in, from_arcs, partitioned_graphs
 
 from partition.graph import cover
 from partition.graph import graph as graph_module
@@ -29,17 +29,20 @@ def oracle(graph, parts, k, direction):
         row = matrix.indices[matrix.indptr[i] : matrix.indptr[i + 1]].tolist()
         nnz[parts[i]] += len(row)
         needs[parts[i]].update(j for j in row if parts[j] != parts[i])
-    peers = {(int(parts[j]), p) for p in range(k) for j in needs[p]}
-    return Metrics(
-        k=k,
-        direction=direction,
-        rows=[int((parts == p).sum()) for p in range(k)],
-        nnz=nnz,
-        send_rows=[sum(parts[j] == p for q in range(k) for j in needs[q]) for p in range(k)],
-        recv_rows=[len(needs[p]) for p in range(k)],
-        send_messages=[sum(s == p for s, _ in peers) for p in range(k)],
-        recv_messages=[sum(r == p for _, r in peers) for p in range(k)],
-    )
+    sent = {(int(parts[j]), p, j) for p in range(k) for j in needs[p]}
+    return metrics_of(parts, k, direction, nnz, sent)
+
+
+def metrics_of(parts, k, direction, nnz, sent, **more):
+    """The figures of distinct (sender, receiver, name of what is sent)."""
+    rows, pairs = [int((parts == p).sum()) for p in range(k)], {(s, r) for s, r, _ in sent}
+    (send_rows, recv_rows), (out, back) = (counted(k, of) for of in (sent, pairs))
+    return Metrics(k, direction, rows, nnz, send_rows, recv_rows, out, back, **more)
+
+
+def counted(k, sent):
+    """How many of them each part sends, and receives."""
+    return [[sum(one[end] == p for one in sent) for p in range(k)] for end in (0, 1)]
 
 
 WAYS = st.sampled_from(["in", "out"])
@@ -73,21 +76,13 @@ def mixed_costs(row, column, owner, parts, k, direction):
         nnz[s if mark else r] += 1
         if s != r:
             (sums if mark else rows).add((s, r, i if mark else j))
-    sent, pairs = rows | {(s, r, -1 - i) for s, r, i in sums}, {(s, r) for s, r, _ in rows | sums}
-
-    def count(triples, end):
-        return [sum(triple[end] == p for triple in triples) for p in range(k)]
-
-    return Metrics(
-        k=k, direction=direction, rows=[int((parts == p).sum()) for p in range(k)], nnz=nnz,
-        send_rows=count(sent, 0), recv_rows=count(sent, 1),
-        send_messages=count(pairs, 0), recv_messages=count(pairs, 1),
-        send_sums=count(sums, 0), recv_sums=count(sums, 1),
-    )  # fmt: skip
+    sent = rows | {(s, r, -1 - i) for s, r, i in sums}
+    of_sums = dict(zip(("send_sums", "recv_sums"), counted(k, sums), strict=True))
+    return metrics_of(parts, k, direction, nnz, sent, **of_sums)
 
 
 @settings(max_examples=100)
-@given(partitioned_graphs(), st.sampled_from(["in", "out"]), st.integers(1, 50))
+@given(partitioned_graphs(), WAYS, st.integers(1, 50))
 def test_the_mixed_exchange_equals_the_definition(case, direction, limit):
     graph, parts, k = case
     with pytest.MonkeyPatch.context() as patch:  # pairs are taken together or one by one
@@ -141,13 +136,11 @@ FEW = 11  # vertices of a pair; it has 2^FEW subsets
 @st.composite
 def entries(draw):
     """(rows, columns, row parts, column parts): entries of M, each once, in any order."""
-    n = draw(st.integers(1, 12))
-    parts = np.array(draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)))
-    vertex = st.integers(0, n - 1)
-    pairs = draw(st.lists(st.tuples(vertex, vertex), max_size=40, unique=True))
+    graph, parts, _ = draw(partitioned_graphs())
+    pairs = draw(st.permutations(arcs_in(graph)))
     if draw(st.booleans()):  # a hub
-        hub = draw(vertex)
-        pairs = list(dict.fromkeys([*pairs, *((hub, j) for j in range(n))]))
+        hub = draw(st.integers(0, graph.n - 1))
+        pairs = list(dict.fromkeys([*pairs, *((hub, j) for j in range(graph.n))]))
     row, column = np.array(pairs, np.int64).reshape(-1, 2).T
     return row, column, parts[row], parts[column]
 
@@ -198,13 +191,13 @@ def test_the_cover_is_the_smallest_and_of_those_the_one_of_most_rows(case):
 def test_order_numbering_and_other_pairs_do_not_matter(case, random, sparse):
     summed = summed_entries(*case)
     order = np.array(random.sample(range(len(summed)), len(summed)), np.int64)
-    names, parts = np.array(random.sample(range(1000), 12)), np.array(random.sample(range(9), 4))
+    names, parts = np.array(random.sample(range(1000), 12)), np.array(random.sample(range(9), 6))
     row, column, receiver, sender = (array[order] for array in case)
     with pytest.MonkeyPatch.context() as patch:  # whether keys are sorted or marked
         patch.setattr(cover, "SPARSE", sparse)
         again = summed_entries(names[row], names[column], parts[receiver], parts[sender])
     np.testing.assert_array_equal(again, summed[order])
-    for part in range(4):  # what one rank knows: the pairs that it is one end of
+    for part in range(6):  # what one rank knows: the pairs that it is one end of
         mine = (case[2] == part) | (case[3] == part)
         alone = summed_entries(*(array[mine].astype(np.int32) for array in case))
         np.testing.assert_array_equal(alone, summed[mine])

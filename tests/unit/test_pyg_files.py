@@ -1,16 +1,21 @@
-"""Files of PyTorch Geometric and DGL, read without them and without running anything of them."""
+"""Files of PyTorch Geometric and DGL, read without them and without running anything; objects."""
 
 import json
 import os
 import struct
+import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import tensor_files as write
 from command_line import run
 from refusals import refuses
 
+import gcnmpi
+from partition.errors import DataWarning
 from partition.graph.store import open_graph, read_partition
+from partition.importing.objects import arrays_of
 from partition.importing.partfile import read_parts
 from partition.importing.readers import Layout, dgl_bin, guess_format, read_source
 
@@ -61,8 +66,8 @@ def test_a_graph_comes_back_from_every_form(tmp_path):
         assert (guess_format(path), source.format, source.n) == ("pyg", "pyg", 4)
         assert (source.source.tolist(), source.target.tolist()) == ([0, 1, 2], [1, 2, 0])
         np.testing.assert_array_equal(source.features, ARRAYS["x"])
-        assert source.labels.tolist() == [0, 1, 0, 1]
-        assert (source.class_names, source.weights.tolist()) == (("0", "2"), [0.5, 1, 2])
+        assert (source.labels.tolist(), source.class_names) == ([0, 1, 0, 1], ("0", "2"))
+        assert source.weights.tolist() == [0.5, 1, 2]
         assert source.masks["train"].tolist() == [True, False, False, False]
 
 
@@ -75,7 +80,6 @@ def test_the_folder_of_a_dataset_is_imported(tmp_path, monkeypatch):
     run("import", "Cora", "g.graph", "--undirected")
     stored = open_graph("g.graph")
     assert (stored.graph.splits, stored.manifest.directed) == (2, False)
-    assert stored.manifest.source["columns"] == "data of arcs edge_attr"
     assert stored.manifest.arc_features == 2
 
 
@@ -88,8 +92,7 @@ def test_an_edge_attr_of_one_column_is_the_weights(tmp_path):
     assert read_source(saved(file, edge_attr=ones)).weights.tolist() == [0.5, 1, 2]
     layout = Layout(arc_features="edge_attr")
     source = read_source(saved(file, **bare, edge_attr=ones), layout=layout)
-    assert source.weights is None
-    assert source.arc_data.columns["features"].tolist() == [[1], [1], [1]]
+    assert (source.weights, source.arc_data.columns["features"].tolist()) == (None, ones.tolist())
 
 
 def test_what_y_means(tmp_path):
@@ -99,9 +102,9 @@ def test_what_y_means(tmp_path):
         source = read_source(saved(tmp_path / "b.pt", y=y, train_mask=None))
         assert source.labels is None
         np.testing.assert_array_equal(source.targets, y.reshape(4, -1))
-    bare = {"x": None, "y": None, "train_mask": None, "edge_weight": None}
-    assert read_source(saved(tmp_path / "c.pt", **bare)).n == 3
-    assert read_source(saved(tmp_path / "d.pt", **bare, num_nodes=9)).n == 9
+    bare = dict.fromkeys(("x", "y", "train_mask", "edge_weight"))
+    for n, given in ((3, {}), (9, {"num_nodes": 9})):
+        assert read_source(saved(tmp_path / "c.pt", **bare, **given)).n == n
 
 
 REFUSED = [
@@ -112,7 +115,6 @@ REFUSED = [
     ({"edge_index": None}, "has no edge_index"),
     ({"edge_index": np.zeros((3, 2))}, "not integers in the shape"),
     ({"x": [1, 2]}, "x is no tensor, but 'list'"),
-    ({"y": np.zeros(3, np.int64)}, "y has 3 rows, the graph has 4"),
     ({"train_mask": np.array([3])}, "not a bool for each of 4"),
     ({"edge_weight": np.ones(2)}, "not a number for each of 3 arcs"),
     ({"num_nodes": "4"}, "not a number of vertices"),
@@ -130,8 +132,7 @@ def test_nothing_of_a_file_is_run(tmp_path):
     layer = write.instance("torch_geometric.nn", "GCN", {})
     for content in (call, layer, {"x": call}, write.instance(DATA, "Data", call)):
         write.write_torch(file := tmp_path / "data.pt", content, {})
-        refusal = refuses("has no use for: nothing of it was run", read_source, file)
-        assert "from_object" in refusal.hint
+        refuses("has no use for: nothing of it was run", read_source, file)
     assert os.listdir(tmp_path) == ["data.pt"]
 
 
@@ -187,8 +188,7 @@ def dgl_saved(path, form="coo", graphs=1, version=2, types=1, data=None, arcs=No
     labels = u64(1) + text("y") + array(np.ones(2, np.float32))
     bits = {"coo": 1, "csr": 2, "twice": 2, "csc": 4}[form] | (0 if old else 1 << 32)
     body = u64(dgl_bin.HETERO) + metagraph(types) + u64(1, dgl_bin.UNIT, bits, 7 | 1 << 32)
-    body += metagraph() + in_form(form) + u64(1, sizes)
-    body += tables(data) + tables(arcs)
+    body += metagraph() + in_form(form) + u64(1, sizes) + tables(data) + tables(arcs)
     body += u64(1) + text("_N") + u64(1) + text("_E")
     path.write_bytes(head + u64(len(head) + 8 + len(labels)) + labels + body)
     return path
@@ -204,8 +204,7 @@ DGL_DATA = {
 
 
 @pytest.mark.parametrize("form", ["coo", "csr", "csc"])
-def test_dgl_a_graph_comes_back_from_every_form(tmp_path, monkeypatch, form):
-    monkeypatch.chdir(tmp_path)
+def test_dgl_a_graph_comes_back_from_every_form(tmp_path, form):
     path = dgl_saved(tmp_path / "g.bin", form)
     source = read_source(path)
     assert (guess_format(path), source.n) == ("dgl", 4)
@@ -213,8 +212,7 @@ def test_dgl_a_graph_comes_back_from_every_form(tmp_path, monkeypatch, form):
     assert source.weights.tolist() == [0.5, 1, 2]
     assert source.notes == {"columns": "not read: t, year"}
     np.testing.assert_array_equal(source.features, DGL_DATA["feat"])
-    assert source.labels.tolist() == [0, 1, 1, 0]
-    assert source.masks["train"].tolist() == [True, False, False, False]
+    assert (source.labels.tolist(), *source.masks["train"]) == ([0, 1, 1, 0], 1, 0, 0, 0)
 
 
 def test_other_files_are_refused(tmp_path):
@@ -224,7 +222,6 @@ def test_other_files_are_refused(tmp_path):
         ({"old": True}, "an old version of DGL"),
         ({"types": 2}, "several types"),
         ({"sizes": 3}, r"vertices outside 0\.\.2"),
-        ({"data": {"feat": np.zeros((3, 1))}}, "x has 3 rows"),
         ({"form": "twice"}, "."),
     ):
         refuses(message, read_source, dgl_saved(tmp_path / "g.bin", **change))
@@ -240,7 +237,7 @@ def partitioned(folder, **change):
         arcs = {"inner_edge": np.array(own[part], np.uint8)}
         dgl_saved(inside / "graph.dgl", data={"_ID": np.array(order)}, arcs=arcs)
         rows = {"_N/feat": np.array([[part, 0.0], [part, 1]]), "_N/label": np.array([0, 1])}
-        raw = u64(dgl_bin.TENSORS, 2, 2) + b"".join(text(k) + array(a) for k, a in rows.items())
+        raw = u64(dgl_bin.TENSORS, 2) + tables(rows)[8:]
         (inside / "node_feat.dgl").write_bytes(raw)
         facts[f"part-{part}"] = {"part_graph": f"part{part}/graph.dgl",
                                  "node_feats": f"part{part}/node_feat.dgl"}  # fmt: skip
@@ -277,3 +274,209 @@ def test_spoiled_descriptions_are_refused(tmp_path):
         folder = partitioned(tmp_path / str(number), **{key: value})
         refuses(message, read_source, folder)
         refuses(r"describes 4 vertices|types|rise|follow", read_parts, folder / "tiny.json", 5)
+
+
+# Objects of other libraries as graph folders, and back
+
+EDGES = [("b", "a"), ("a", "c"), ("c", "b"), ("b", "c")]
+
+
+def object_of(name, package, **members):
+    """An object of a class as another library has it."""
+    return type(name, (), {"__module__": package, **members})()
+
+
+def weights_of(graph):
+    matrix = graph.adjacency().tocoo()
+    ids = np.arange(graph.n) if graph.ids is None else graph.ids
+    return dict(zip(zip(ids[matrix.row].tolist(), ids[matrix.col].tolist(), strict=True),
+                    matrix.data.tolist(), strict=True))  # fmt: skip
+
+
+def test_networkx():
+    nx = pytest.importorskip("networkx")
+    found = gcnmpi.graph.from_object(nx.DiGraph(EDGES))
+    assert found.ids.tolist() == ["b", "a", "c"]
+    assert weights_of(found) == dict.fromkeys(EDGES, 1.0)
+    graph = nx.MultiGraph([(7, 3, {"weight": 2.0}), (3, 7, {"weight": 5.0}), (3, 3, {"weight": 1})])
+    graph.add_node(9)
+    for vertex in graph:
+        graph.nodes[vertex].update(x=[vertex, 0.5], y=vertex % 2, train_mask=vertex == 9)
+    found = gcnmpi.graph.from_object(graph, duplicates="sum")
+    assert weights_of(found) == {(7, 3): 7.0, (3, 7): 7.0, (3, 3): 1.0}
+    assert (found.ids.tolist(), found.features[:, 0].tolist()) == ([7, 3, 9], [7, 3, 9])
+    assert found.masks["train"].tolist() == [False, False, True]
+    assert gcnmpi.graph.from_object(nx.path_graph(3)).ids is None
+    assert gcnmpi.graph.from_object(nx.grid_2d_graph(1, 2)).ids.tolist() == ["(0, 0)", "(0, 1)"]
+    says = "one of the two arcs of each edge would be missing"
+    refuses(says, gcnmpi.graph.from_object, nx.path_graph(3), undirected=False)
+    assert len(weights_of(gcnmpi.graph.from_object(nx.DiGraph(EDGES), undirected=False))) == 4
+    del graph.nodes[3]["y"]
+    refuses("'y' is missing at 1 of 3 vertices", gcnmpi.graph.from_object, graph)
+
+
+def test_igraph():
+    igraph = pytest.importorskip("igraph")
+    graph = igraph.Graph([(0, 1), (1, 2)])
+    refuses("the graph is undirected", gcnmpi.graph.from_object, graph, undirected=False)
+    graph.vs["name"], graph.es["weight"], graph.vs["y"] = ["p", "q", "r"], [2, 3], [0, 1, 1]
+    found = gcnmpi.graph.from_object(graph, split="per-class:1,0,1")
+    assert weights_of(found) == {("p", "q"): 2, ("q", "p"): 2, ("q", "r"): 3, ("r", "q"): 3}
+    assert (found.labels.tolist(), set(found.masks)) == ([0, 1, 1], {"train", "test"})
+
+
+def test_pandas_and_the_file_that_it_writes(tmp_path):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"w": [0.5, 2, 3, 4], "src": list("bacb"), "dst": list("acbc")})
+    frame.to_csv(tmp_path / "e.csv", index=False)
+    for arcs in (frame, frame.assign(src=[5, 3, 9, 5], dst=[3, 9, 5, 9])):
+        found = gcnmpi.graph.from_object(arcs)
+        pairs = zip(arcs["src"], arcs["dst"], strict=True)
+        assert weights_of(found) == dict(zip(pairs, arcs["w"], strict=True))
+    ids = read_source(tmp_path / "e.csv").ids.tolist()
+    assert ids == gcnmpi.graph.from_object(frame).ids.tolist() == ["a", "b", "c"]
+    for wrong, says in (
+        (frame.rename(columns={"src": "k"}), "it is not clear which are arcs"),
+        (frame.assign(src=[5, 3, 9, None]), "row 3 of the data frame lacks a vertex"),
+        (frame.assign(src=[5.0, 3, 9, 1]), "ids in the data frame are fractions"),
+    ):
+        refuses(says, gcnmpi.graph.from_object, wrong)
+
+
+class Tensor:
+    """As far as an array is asked of a tensor."""
+
+    def __init__(self, values):
+        self.values = np.asarray(values)
+
+    def detach(self):
+        return self
+
+    cpu = detach
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values
+
+
+def test_pyg_and_dgl_as_far_as_they_are_asked():
+    fields = {"edge_index": Tensor([[0, 1], [1, 2]]), "x": Tensor(np.eye(4)),
+              "y": Tensor([[0], [1], [1], [0]]), "val_mask": Tensor([0, 1, 1, 0]),
+              "edge_weight": Tensor([1.0, 3])}  # fmt: skip
+    data = object_of("Data", "torch_geometric.data.data", num_nodes=4, to_dict=lambda self: fields)
+    found = gcnmpi.graph.from_object(data)
+    assert weights_of(found) == {(0, 1): 1.0, (1, 2): 3.0}
+    assert (found.labels.tolist(), found.masks["val"].tolist()) == ([0, 1, 1, 0], [0, 1, 1, 0])
+    for attr, weights in (([[1.0], [3]], {(0, 1): 1.0, (1, 2): 3.0}), (np.eye(2), None)):
+        fields |= {"edge_weight": None, "edge_attr": Tensor(attr)}
+        found = weights_of(gcnmpi.graph.from_object(data))
+        assert found == (weights or dict.fromkeys(found, 1.0))
+    hetero = object_of("HeteroData", "torch_geometric.data.hetero_data", to_dict=lambda self: {})
+    refuses("no graph of one type", gcnmpi.graph.from_object, hetero)
+
+    graph = object_of(
+        "DGLGraph", "dgl.heterograph", is_homogeneous=True, num_nodes=lambda self: 4,
+        edges=lambda self, order: (Tensor([0, 1]), Tensor([1, 2])),
+        ndata={"feat": fields["x"], "label": Tensor([0.5, 1, 2, np.nan])},
+        edata={"w": Tensor([[1.0], [3]])},
+    )  # fmt: skip
+    found = gcnmpi.graph.from_object(graph)
+    assert weights_of(found) == {(0, 1): 1.0, (1, 2): 3.0}
+    assert (found.labels, found.targets[:3, 0].tolist()) == (None, [0.5, 1, 2])
+
+
+def test_other_objects_and_options():
+    more = {"features": np.ones((3, 2)), "ids": [4, 2, 9]}
+    found = gcnmpi.graph.from_object(sp.eye_array(3).tocsr(), **more)
+    assert (found.nnz, found.features.shape, found.ids.tolist()) == (3, (3, 2), [4, 2, 9])
+    refuses("no graph that is known", gcnmpi.graph.from_object, [1, 2])
+    for ids, says in (([4, 4], "the id 4 occurs twice"), ([4], "not one for each of 2 vertices")):
+        refuses(says, gcnmpi.graph.from_arrays, [[0], [1]], n=2, ids=ids)
+
+
+def test_back_to_pyg():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch_geometric")
+    graph = gcnmpi.graph.from_arrays(
+        [[0, 2], [1, 0]], np.eye(3), [0, 1, -1], ids=list("abc"), edge_weight=[0.5, 2],
+        train_mask=[True, False, False],
+    )  # fmt: skip
+    data = graph.to_pyg()
+    assert data.validate()
+    assert (data.edge_index.tolist(), data.edge_weight.tolist()) == ([[0, 2], [1, 0]], [0.5, 2])
+    assert (data.y.tolist(), data.ids, data.x.dtype) == ([0, 1, -1], list("abc"), torch.float32)
+    assert data.train_mask.tolist() == [True, False, False]
+    again = gcnmpi.graph.from_object(data)
+    assert again.manifest.id == graph.manifest.id
+
+
+def test_data_of_edges():
+    graph = pytest.importorskip("networkx").MultiGraph()
+    graph.add_edge(0, 1, w1=1.0, w2=[2.0, 3.0], kind="a")
+    graph.add_edge(1, 2, w1=4.0, w2=[5.0, 6.0], kind="b")
+    graph.add_edge(0, 1, w1=7.0, w2=[8.0, 9.0], kind="b")
+    found = arrays_of(graph, "w*", "kind")
+    assert found["arc_features"].tolist() == [[1, 2, 3], [7, 8, 9], [4, 5, 6]]
+    assert found["arc_labels"].tolist() == ["a", "b", "b"]
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"source": [0, 1], "target": [1, 0], "weight": [1, 2], "t": [3, 4]})
+    found = arrays_of(frame, "weight,t")
+    assert found["arc_features"].tolist() == [[1, 3], [2, 4]]
+    assert "edge_weight" not in found
+    refuses("column of the graph for arc_features", arrays_of, frame, "nothing")
+
+
+SPARSE = {
+    "coo": lambda x, e, w: {"x": x.to_sparse(), "edge_index": e, "edge_weight": w},
+    "csr": lambda x, e, w: {"x": x.to_sparse_csr(), "edge_index": e, "edge_weight": w},
+    "csc": lambda x, e, w: {"x": x.to_sparse_csc(), "edge_index": e, "edge_weight": w},
+    "bfloat16": lambda x, e, w: {"x": x.bfloat16(), "edge_index": e, "edge_weight": w},
+    "adj_t csr": lambda x, e, w: {"x": x, "adj_t": _adjacency(e.flip(0), w).to_sparse_csr()},
+    "adj_t csc": lambda x, e, w: {"x": x, "adj_t": _adjacency(e.flip(0), w).to_sparse_csc()},
+    "adj_t coo": lambda x, e, w: {"x": x, "adj_t": _adjacency(e.flip(0), w)},
+    "adj": lambda x, e, w: {"x": x, "adj": _adjacency(e, w)},
+}
+
+
+def _adjacency(ends, weights):
+    torch = pytest.importorskip("torch")
+    return torch.sparse_coo_tensor(ends, weights, (4, 4))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("case", SPARSE)
+@pytest.mark.parametrize("of", ["dict", "data", "typed"])
+def test_sparse_tensors_from_objects_and_files_alike(tmp_path, case, of):
+    torch, pyg = pytest.importorskip("torch"), pytest.importorskip("torch_geometric.data")
+    ends, weights = torch.tensor([[0, 1, 2, 3, 0], [1, 2, 3, 0, 2]]), torch.arange(1, 6.0)
+    fields = SPARSE[case](torch.eye(4) + 2, ends, weights)
+    data = pyg.Data(**fields)
+    if of == "typed":
+        data = pyg.HeteroData()
+        data["v"].x = fields.pop("x")
+        for name, value in fields.items():
+            data["v", "to", "v"][name] = value
+    torch.save(data if of == "data" else data.to_dict(), tmp_path / "d.pt")
+    run("import", tmp_path / "d.pt", tmp_path / "g.graph")
+    for graph in (gcnmpi.graph.open(tmp_path / "g.graph"), gcnmpi.graph.from_object(data)):
+        arcs = {tuple(ends[:, i].tolist()): i + 1.0 for i in range(5)}
+        assert weights_of(graph) == arcs
+        x = open_graph(graph.path).graph.features_of("v") if of == "typed" else graph.features
+        np.testing.assert_array_equal(np.asarray(x), np.eye(4) + 2)
+
+
+def test_whole_numbers_that_float32_does_not_have_are_told(tmp_path):
+    large, ends = np.array([[1 << 24, 3], [(1 << 24) + 1, 0]]), np.array([[0, 1], [1, 0]])
+    for x in (large, sp.csr_array(large.astype(float))):
+        with pytest.warns(DataWarning, match="x: whole numbers beyond 16,777,216 are rounded"):
+            gcnmpi.graph.from_arrays(ends, x=x)
+    np.save(tmp_path / "x.npy", large)
+    (tmp_path / "x.csv").write_text("f,g\n16777216,3\n16777217,0\n")
+    (tmp_path / "e.txt").write_text("0 1\n1 0\n")
+    for name in ("x.npy", "x.csv"):
+        words = ("import", tmp_path / "e.txt", tmp_path / f"{name}.graph")
+        told = run(*words, "--features", tmp_path / name).stderr
+        assert told.count("whole numbers beyond") == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataWarning)
+        for x in (large[:1].repeat(2, 0), large + 0.5):
+            gcnmpi.graph.from_arrays(ends, x=x)

@@ -28,10 +28,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ogb_folders import rows, write_binary, write_text
 from refusals import refuses
+from small_graphs import arcs_in
 from traced import takes_less_than
 
 from partition import records
-from partition.graph.graph import arcs
 from partition.graph.store import open_graph
 from partition.importing import datasets, readers, spools
 from partition.importing.assemble import build_graph, import_graph
@@ -63,7 +63,6 @@ MTX = {
     BANNER + "complex general\n1 1 0\n": "field 'complex' is not supported",
     BANNER + "real skew-symmetric\n1 1 0\n": "'skew-symmetric' is not supported",
     REALS + "3 3\n": "line 2: expected 'ROWS COLUMNS ENTRIES'",
-    REALS + "3 3 -1\n": "line 2: expected 'ROWS COLUMNS ENTRIES'",
     REALS + "3 4 1\n1 1 1\n": "square, this one is 3 x 4",
     REALS + "0 0 0\n": "without vertices",
     PATTERN + "%\n3 3 2\n1 2\n4 1\n": "line 5: row index out of bounds",
@@ -82,9 +81,8 @@ MTX = {
 @pytest.mark.parametrize("name", ["bad.mtx", "bad.mtx.gz"])
 def test_mtx_refuses(tmp_path, name):
     for text, message in MTX.items():
-        caught = refuses(message, read_source, put(tmp_path, name, text), "mtx")
-        assert name in caught.message
-        assert "\n" not in caught.message
+        told = refuses(message, read_source, put(tmp_path, name, text), "mtx").message
+        assert (name in told, "\n" in told) == (True, False)
 
 
 @pytest.mark.parametrize("name", ["bad.mtx", "bad.mtx.gz"])
@@ -114,9 +112,7 @@ def test_mtx_round_trip(tmp_path, data, n, weighted, symmetric):
     graph, facts = build_graph(read_source(path))
     if symmetric:
         values |= {(j, i): value for (i, j), value in values.items()}
-    source = np.repeat(np.arange(n), np.diff(graph.indptr)).tolist()
-    ends = zip(source, graph.indices.tolist(), strict=True)
-    found = zip(ends, graph.adjacency().data, strict=True)
+    found = zip(arcs_in(graph), graph.adjacency().data, strict=True)
     assert list(found) == sorted(values.items())
     assert facts["arcs_read"] == len(pairs)
 
@@ -126,11 +122,8 @@ def test_mtx_round_trip(tmp_path, data, n, weighted, symmetric):
 
 def test_formats_are_judged_by_content_and_name(tmp_path):
     for name, text, format in (
-        ("a.txt", BANNER + "pattern general\n", "mtx"),
-        ("a.gz", BANNER + "pattern general\n", "mtx"),
-        ("a.GZ", "1 2\n", "edges"),
-        ("a.edges", "1 2\n", "edges"),
-        ("a.tsv", "1 2\n", "edges"),
+        *((name, BANNER + "pattern general\n", "mtx") for name in ("a.txt", "a.gz")),
+        *((f"a.{end}", "1 2\n", "edges") for end in ("GZ", "edges", "tsv")),
         ("a.mtx", "", "mtx"),
         ("a.npz", "", "npz"),
     ):
@@ -155,8 +148,7 @@ def test_truncated_and_corrupt_gzip(tmp_path, format):
     for size in (3, 12, 500, len(whole) - 4):
         cut = put(tmp_path, "cut", whole[:size])
         refuses(r"truncated or damaged|more than a file of its size", read_source, cut, format)
-    half = len(whole) // 2
-    damaged = whole[:half] + bytes(40) + whole[half + 40 :]
+    damaged = whole[: len(whole) // 2].ljust(len(whole), b"\0")
     refuses("cut", read_source, put(tmp_path, "cut", damaged), format)
 
 
@@ -192,7 +184,6 @@ PACKED = {
     "a.tar": tarred(a__txt=LIST, b__txt="5 6\n"),
     "a.tar.gz": tarred("w:gz", other__mtx="", a__mtx=MATRIX),
     "a.tgz": tarred("w:gz", other__mtx=MATRIX),
-    "a.tar.xz": tarred("w:xz", a__mtx=MATRIX),
     "a.mtx.gz": tarred("w:gz", a__mtx=MATRIX),
     "a.gz": tarred("w", a__mtx=MATRIX),
     "a.zip": zipped(a__txt__gz=gzip.compress(LIST.encode())),
@@ -209,14 +200,13 @@ def test_what_is_packed_is_read_by_what_it_is(tmp_path):
         assert source.weights.tolist() == [2.5, 0.5]
 
 
-LZMA, BZ2, MANY = lzma.compress(LIST.encode()), bz2.compress(LIST.encode()), "1 2\n" * (1 << 16)
-ZST = pa.compress(LIST.encode(), "zstd", asbytes=True)
+MANY = "1 2\n" * (1 << 16)
 REFUSED = [
     ("a.zip", zipped(b__txt=LIST, c__txt=LIST), "zip archive of 'b.txt', 'c.txt'"),
     ("a.tar.gz", tarred("w:gz", b__txt=LIST, c__txt=LIST), "tar archive of"),
-    ("a.txt.xz", LZMA[:-20], "truncated or damaged"),
-    ("a.txt.bz2", BZ2[:-9], "truncated or damaged"),
-    ("a.txt.zst", ZST[:-3] + b"xyz", "a.txt.zst"),
+    ("a.txt.xz", PACKED["a.txt.xz"][:-20], "truncated or damaged"),
+    ("a.txt.bz2", PACKED["a.txt.bz2"][:-9], "truncated or damaged"),
+    ("a.txt.zst", PACKED["a.zst"][:-3] + b"xyz", "a.txt.zst"),
     ("a.txt.gz", gzip.compress(zipped(a__txt=LIST)), "compressed again"),
     ("a.npy.gz", gzip.compress(b"x"), "compressed with gzip: the format npy"),
     ("a.txt.bz2", bz2.compress(MANY.encode()), "more than 100 times"),
@@ -254,12 +244,10 @@ def test_graphs_of_metis(tmp_path, monkeypatch, block):
     source = read_source(put(tmp_path, "g.metis", "5 1\n\n3\n2\n\n\n"))
     assert (source.n, arcs_of(source)) == (5, [(1, 2), (2, 1)])
     assert read_source(put(tmp_path, "h.metis", "2 0 011\n4\n4\n")).weights.tolist() == []
-    assert read_source(put(tmp_path, "i.metis", "1 0 1\n\n")).n == 1
 
 
 METIS = {
     "": "holds no graph",
-    "4\n": "the first line is not",
     "2 1 2\n2\n1\n": "the first line",
     "3 1\n2\n1\n": "has lines of 2",
     "2 1\n2\n1\n2\n": "line 4: there are more",
@@ -302,12 +290,8 @@ def test_sizes_are_no_edge(tmp_path):
         if case in ("ring of METIS", "sizes"):
             chosen = read_source(path, layout=Layout(columns="source,target"))
             assert len(chosen.source) == text.count("\n")
-
-
-def test_edges_that_are_no_sizes(tmp_path):
-    for text in ("3 4\n1 2\n2 3\n3 4\n5 1\n", "2 1\n1 2\n", "3 3\n1 2\n9 3\n1 1\n", LIST):
-        source = read_source(put(tmp_path, "e.txt", text))
-        assert len(source.source) == text.count("\n")
+    for text in ("3 4\n1 2\n2 3\n3 4\n5 1\n", "2 1\n1 2\n", "3 3\n1 2\n9 3\n1 1\n"):
+        assert len(read_source(put(tmp_path, "e.txt", text)).source) == text.count("\n")
 
 
 @pytest.mark.parametrize("form", ["graphml", "gml", "json"])
@@ -317,9 +301,8 @@ def test_files_of_networkx(tmp_path, monkeypatch, form, directed):
     graph = (networkx.DiGraph if directed else networkx.Graph)()
     graph.add_nodes_from([("b", {"y": 1}), ("a", {"y": 0}), ("c", {"y": 1})])
     graph.add_weighted_edges_from([("b", "a", 2.5), ("a", "c", 0.5)])
-    if form == "json":
-        text = json.dumps(networkx.node_link_data(graph))
-    else:
+    text = json.dumps(networkx.node_link_data(graph))
+    if form != "json":
         getattr(networkx, f"write_{form}")(graph, file := io.BytesIO())
         text = file.getvalue().decode()
     for name, raw in ((f"g.{form}", text), (f"g.{form}.gz", text.replace('"edges"', '"links"'))):
@@ -361,16 +344,21 @@ def write_planetoid(folder, parts, protocol=2):
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
 def test_planetoid_puts_every_row_in_its_place(tmp_path, protocol):
     source = read_source(write_planetoid(tmp_path, planetoid_parts(), protocol))
-    assert source.n == 10
-    assert source.features.dtype == np.float32
+    assert (source.n, source.features.dtype, source.labels.dtype) == (10, np.float32, np.int32)
     assert source.features[:, 0].tolist() == [1, 2, 3, 4, 5, 6, 7, 0, 9, 10]
     assert source.labels.tolist() == CLASSES.tolist()
-    assert source.labels.dtype == np.int32
     members = {name: np.flatnonzero(mask).tolist() for name, mask in source.masks.items()}
     assert members == {"train": [0, 1], "val": [2, 3, 4, 5], "test": [6, 8, 9]}
     graph, facts = build_graph(source)
-    pairs = list(zip(arcs(graph).tolist(), graph.indices.tolist(), strict=True))
-    assert pairs == [(0, 1), (0, 2), (1, 0), (2, 0), (6, 9), (8, 8), (9, 6)]  # 9 → 6 was missing
+    assert arcs_in(graph) == [
+        (0, 1),
+        (0, 2),
+        (1, 0),
+        (2, 0),
+        (6, 9),
+        (8, 8),
+        (9, 6),
+    ]  # 9 → 6 was missing
     assert facts["duplicates"]["found"] == 1
 
 
@@ -386,9 +374,7 @@ OTHER = sp.csr_matrix(np.eye(6, 2, dtype=np.float32))
 OTHER.indices = OTHER.indices[:1]
 PLANETOID = [
     ("x", Hostile(os.system, "true"), r"posix\.system|nt\.system"),
-    ("graph", Hostile(eval, "1"), r"eval"),
     ("allx", Hostile(np.ndarray, (10**12,)), r"toy.allx"),
-    ("allx", Hostile(bytearray, 10**12), r"bytearray"),
     ("graph", [[1], [0]], r"does not hold a dict"),
     ("graph", {0: [10]}, r"names a vertex outside 0\.\.9"),
     ("graph", {0: [0.5]}, r"something else than whole numbers"),
@@ -410,9 +396,7 @@ PLANETOID = [
 def test_planetoid_refuses(tmp_path):
     for part, value, message in PLANETOID:
         prefix = write_planetoid(tmp_path, planetoid_parts() | {part: value})
-        caught = refuses(message, read_source, prefix)
-        assert "\n" not in caught.message
-        assert "toy" in caught.message
+        assert "toy" in refuses(message, read_source, prefix).message
     prefix = write_planetoid(tmp_path, planetoid_parts() | {"ally": np.zeros((6, 3))})
     assert read_source(prefix).labels[:6].tolist() == [-1] * 6
     (tmp_path / "ind.toy.ty").unlink()
@@ -422,27 +406,21 @@ def test_planetoid_refuses(tmp_path):
 # gnn-benchmark
 
 
-def npz_arrays(**changes):
+def write_npz(folder, **changes):
     adjacency = sp.csr_array(np.array([[0, 1, 1], [0, 0, 1], [0, 0, 1]], np.float32))
     attributes = sp.csr_array(np.array([[0, 2], [1, 0], [0, 0]], np.float32))
     arrays = {"labels": np.array([1, 0, -1])}
     for name, matrix in (("adj", adjacency), ("attr", attributes)):
-        arrays[f"{name}_data"] = matrix.data
-        arrays[f"{name}_indices"] = matrix.indices
-        arrays[f"{name}_indptr"] = matrix.indptr
-        arrays[f"{name}_shape"] = np.array(matrix.shape)
+        for part in ("data", "indices", "indptr", "shape"):
+            arrays[f"{name}_{part}"] = np.array(getattr(matrix, part))
     arrays["class_names"] = np.array(["a", None], object)  # must not be unpickled
-    return {key: value for key, value in (arrays | changes).items() if value is not None}
-
-
-def write_npz(folder, **changes):
-    np.savez_compressed(folder / "toy.npz", **npz_arrays(**changes))
+    arrays = {key: value for key, value in (arrays | changes).items() if value is not None}
+    np.savez_compressed(folder / "toy.npz", **arrays)
     return folder / "toy.npz"
 
 
 NPZ = [
     ({"adj_indptr": None}, r"has no array adj_indptr"),
-    ({"adj_data": None}, r"has no array adj_data"),
     ({"adj_shape": np.array([3, 4])}, r"3 x 4, not square"),
     ({"adj_shape": np.array([2**40, 2**40])}, r"4 row pointers do not fit the shape"),
     ({"adj_shape": np.array([3.0, 3.0])}, r"not a pair of integers"),
@@ -454,7 +432,6 @@ NPZ = [
     ({"attr_data": np.array([1, np.inf])}, r"features of vertex 1, column 0"),
     ({"attr_shape": np.array([3, 10**12])}, r"1000000000000 columns for only 2 entries"),
     ({"attr_matrix": np.ones((2, 2))}, r"attributes of 2 vertices, the graph has 3"),
-    ({"labels": np.array([0, 1])}, r"labels of 2 vertices, the graph has 3"),
     ({"labels": np.array([0, 1, -2])}, r"label -2 of vertex 2 is outside"),
     ({"labels": np.array([0, 1, 0.5])}, r"labels must be a vector of integers"),
     ({"labels": np.array([0, None, 1], object)}, r"labels: Object arrays"),
@@ -463,9 +440,7 @@ NPZ = [
 
 def test_npz_refuses(tmp_path):
     for changes, message in NPZ:
-        caught = refuses(message, read_source, write_npz(tmp_path, **changes))
-        assert "\n" not in caught.message
-        assert "toy.npz" in caught.message
+        assert "toy.npz" in refuses(message, read_source, write_npz(tmp_path, **changes)).message
 
 
 # Folders of graphs as OGB publishes them; data sets by name
@@ -492,7 +467,6 @@ def test_a_folder_comes_with_its_features_classes_and_split(tmp_path, write, mem
     assert graph.class_names == ("0", "2", "5")
     found = {name: np.flatnonzero(mask).tolist() for name, mask in graph.masks.items()}
     assert found == {"train": [0, 1], "val": [2], "test": [3, 4]}
-    assert stored.manifest.source["file"] == "ogbn_tiny"
     assert stored.manifest.source["duplicates"] == {"found": 1, "rule": "merge"}
 
 
@@ -505,8 +479,7 @@ def test_labels_that_are_no_classes_are_targets(tmp_path):
     unknown = write_binary(tmp_path / "c", 3, ends, labels=np.array([[0.0], [np.nan], [1]]))
     assert read_source(unknown).labels.tolist() == [0, -1, 1]
     for text, expected in (
-        (b'0\n""\n1\n""', [0, -1, 1, -1]),
-        (b"0\n\n1\n\n", [0, -1, 1, -1]),
+        *((text, [0, -1, 1, -1]) for text in (b'0\n""\n1\n""', b"0\n\n1\n\n")),
         (b"0,1\n,1\n0,\n", [[0, 1], [np.nan, 1], [0, np.nan]]),
     ):
         root = write_text(tmp_path / str(len(text)), len(expected), ends)
@@ -519,14 +492,11 @@ def test_labels_that_are_no_classes_are_targets(tmp_path):
 SPOILED = [  # a file, its lines, and what is told
     ("edge_index_dict.npz", [1], "vertices of several types"),
     ("num-node-list.csv.gz", [2, 3], "holds 2 graphs"),
-    ("num-node-list.csv.gz", [0], "without vertices"),
     ("num-node-list.csv.gz", [10**15], "of memory"),
     ("edge.csv.gz", [[0, 9]] * 5, "a vertex outside 0..4"),
-    ("edge.csv.gz", [["x", 9]] * 5, "not an integer"),
     ("edge.csv.gz", [[0, 1]], "has 1 arcs, 5 are announced"),
     ("node-feat.csv.gz", X[:3], "has 3 rows"),
     ("node-label.csv.gz", [0] * 7, "more rows than the graph"),
-    ("node-feat.csv.gz", [["nan", 1]] * 5, "not finite"),
     ("node-feat.csv.gz", [["a", 1]] * 5, "line 1: .a,1.: .a. in column 1 is not a"),
     ("num-node-list.csv.gz", None, "there is no file"),
     ("../split/time/test.csv.gz", None, "there is no"),
@@ -550,8 +520,7 @@ def test_spoiled_folders_are_refused(tmp_path):
 def test_spoiled_archives_are_refused(tmp_path):
     root = write_binary(tmp_path / "o", 5, ENDS, X[:3], Y)
     refuses("not a row for each of 5", read_source, root)
-    counts = {"num_nodes_list": [3], "num_edges_list": [3]}
-    index = np.zeros((2, 3), np.int64)
+    counts, index = {"num_nodes_list": [3], "num_edges_list": [3]}, np.zeros((2, 3), np.int64)
     for arrays, message in (
         (counts, "no array edge_index"),
         (counts | {"edge_index": np.zeros((3, 2))}, "not integers in"),
@@ -572,14 +541,12 @@ def test_a_data_set_of_pyg_is_that_object(tmp_path):
     known = pytest.importorskip("torch_geometric.datasets", reason="PyG is not installed")
     run("import", "pyg:KarateClub", tmp_path / "karate.graph")
     stored, data = open_graph(tmp_path / "karate.graph"), known.KarateClub()[0]
-    assert stored.manifest.source["file"] == "pyg:KarateClub"
     np.testing.assert_array_equal(stored.graph.features[:], data.x.numpy())
     np.testing.assert_array_equal(stored.graph.labels, data.y.numpy())
     assert stored.manifest.nnz == data.num_edges
     assert "unknown data set of pyg 'KarateClu'" in refused("import", "pyg:KarateClu", "a.graph")
     told = refused("import", "pyg:FakeDataset/x/y", tmp_path / "a.graph")
     assert told.startswith("error: the library cannot load pyg:FakeDataset/x/y: TypeError")
-    assert len(told.splitlines()) == 2
 
 
 def test_a_data_set_of_dgl_is_saved_by_it(tmp_path, monkeypatch):
@@ -629,15 +596,14 @@ def test_lists_of_arcs_with_ids_of_both_kinds(tmp_path):
 
 
 def test_what_is_unclear_or_damaged_is_refused(tmp_path, monkeypatch):
-    cases = [
+    for columns, message in (
         ({"a": [1], "b": [2], "c": [3]}, "the columns 'a', 'b', 'c', and it is not clear"),
         ({"source": [1, None], "target": [1, 2]}, "lacks 1 of its values"),
         ({"source": [0.5], "target": [1.5]}, "ids are float64"),
         ({"source": [1], "target": [2], "weight": ["x"]}, "weights are"),
         ({"source": [1], "target": [2], "weight": [np.inf]}, "not a finite number"),
-        ({"source": pa.array([], pa.int64()), "target": pa.array([], pa.int64())}, "no arcs"),
-    ]
-    for columns, message in cases:
+        (dict.fromkeys(("source", "target"), pa.array([], pa.int64())), "no arcs"),
+    ):
         path = table_of(tmp_path / "e.parquet", **columns)
         refuses(message, read_source, path)
         refuses(message, in_pieces, path)
@@ -660,7 +626,6 @@ MIBS = 18 << 20
 
 
 BOMBS = {
-    "spaces": (b" " * MIBS, "longer than 65,536 bytes"),
     "newlines": (b"\n" * MIBS, "16 MiB of blanks and empty lines"),
     "late newlines": (b"1 2\n" + b"\n" * MIBS, "16 MiB of blanks and empty lines"),
     "comments": (b"#" + b" " * 4000 + b"\n", "MiB of comments"),
@@ -685,7 +650,6 @@ def test_tables_without_end_are_refused(tmp_path):
     for read, name, raw, message in (
         (read_source, "a.mtx", PATTERN.encode() + b"\n" * MIBS, "lines are comments or empty"),
         (read_source, "a.mtx", PATTERN.encode() + b" " * MIBS, "expected 'ROWS COLUMNS ENTRIES'"),
-        (read_source, "a.mtx", begin + b"\n" * MIBS + b"1 2\n", "no entries but blanks"),
         (read_source, "a.mtx", begin + b" " * MIBS + b"1 2\n", "no entries but blanks"),
         (read_features, "t.csv", b"\n" * MIBS, "16 MiB of blanks and empty lines"),
         (read_labels, "t.csv", bytes(MIBS), "there is a NUL"),
@@ -714,13 +678,10 @@ def test_pipes_and_devices_are_refused(tmp_path):
 
 
 def test_pickles_are_not_loaded(tmp_path):
-    class Trap:
-        def __reduce__(self):
-            return os.mkdir, (str(tmp_path / "sprung"),)
-
-    (tmp_path / "x.npy").write_bytes(pickle.dumps(Trap(), 4))
-    np.save(tmp_path / "o.npy", np.array([Trap()], object), allow_pickle=True)
-    np.savez(tmp_path / "o.npz", labels=np.array([Trap()], object))
+    trap = Hostile(os.mkdir, str(tmp_path / "sprung"))
+    (tmp_path / "x.npy").write_bytes(pickle.dumps(trap, 4))
+    np.save(tmp_path / "o.npy", np.array([trap], object), allow_pickle=True)
+    np.savez(tmp_path / "o.npz", labels=np.array([trap], object))
     for name, message in (("x.npy", "pickle"), ("o.npy", "Object arrays"), ("o.npz", "Object")):
         for read in (read_features, read_labels):
             refuses(message, read, tmp_path / name)

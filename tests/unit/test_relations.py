@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import typed_graphs
-from command_line import as_json, refused, run
+from command_line import refused, run
 from ogb_folders import rows
 from pyarrow import parquet
 from refusals import refuses
@@ -18,7 +18,7 @@ import gcnmpi
 from partition.graph.aggregation import aggregation_matrix
 from partition.graph.links import read_pairs
 from partition.graph.relations import Relation, number_relations, relation_dtype
-from partition.graph.store import open_graph, read_partition, write_graph
+from partition.graph.store import open_graph, read_partition
 from partition.graph.typed import inputs_of
 from partition.importing.typed import build_typed, import_typed
 from partition.pipeline.balance import constraint_weights, single_constraints
@@ -26,18 +26,14 @@ from partition.pipeline.balance import constraint_weights, single_constraints
 
 @pytest.fixture
 def folder(tmp_path):
-    path = tmp_path / "g.graph"
-    write_graph(path, typed_graph(), source={"format": "test"})
-    return path
+    return make_folder(tmp_path / "g.graph", typed_graph())
 
 
 def test_a_folder_keeps_types_and_relations(folder, tmp_path):
     stored = open_graph(folder)
     graph, manifest = stored.graph, stored.manifest
-    assert manifest.version == 6
     assert (dict(manifest.vertex_types), manifest.relations) == (COUNTS, tuple(ENDS))
     assert manifest.type_features == {"paper": 2, "author": 3}
-    assert graph.vertex_types.range("author") == range(4, 7)
     assert graph.vertex_types.of(np.arange(9)).tolist() == [0] * 4 + [1] * 3 + [2] * 2
     assert isinstance(graph.features_of("author"), np.memmap)
     np.testing.assert_array_equal(graph.features_of("author"), typed_graphs.FEATURES["author"])
@@ -51,7 +47,8 @@ def test_a_folder_keeps_types_and_relations(folder, tmp_path):
     # Without types it is as it was, also its M.
     whole, same = (aggregation_matrix(each).toarray() for each in (graph, typed_plain()))
     np.testing.assert_array_equal(whole, same)
-    assert write_graph(tmp_path / "plain.graph", typed_plain(), source={}).version == 5
+    plain = open_graph(make_folder(tmp_path / "plain.graph", typed_plain()))
+    assert (manifest.version, plain.manifest.version) == (6, 5)
 
 
 def test_features_of_one_width_are_those_of_all_vertices(tmp_path):
@@ -71,7 +68,6 @@ def test_features_of_one_width_are_those_of_all_vertices(tmp_path):
     run("attach", path, "--features", "random:3")
     manifest = open_graph(path).manifest
     assert (manifest.features, manifest.type_features) == (3, {})
-    run("check", path)
 
 
 def test_ids_cover_types_and_relations(tmp_path, folder):
@@ -108,7 +104,7 @@ MANIFESTS = [
 
 
 def test_a_damaged_folder_is_refused(folder):
-    assert "in order" in run("check", folder).stdout
+    run("check", folder)
     for name, at, value, message in SPOILED:
         good = (folder / f"{name}.npy").read_bytes()
         change_array(folder, name, at, value)
@@ -124,28 +120,23 @@ def test_a_damaged_folder_is_refused(folder):
 def test_many_relations_take_two_bytes(tmp_path):
     triples = [(i % 7, f"r{i % 300}", i % 5) for i in range(2000)]
     (tmp_path / "t.tsv").write_text("".join(f"{s}\t{r}\t{t}\n" for s, r, t in triples))
-    words = (tmp_path / "t.tsv", tmp_path / "t.graph", "--columns", "source,relation,target")
-    run("import", *words)
-    graph = open_graph(tmp_path / "t.graph").graph
+    path = tmp_path / "t.graph"
+    run("import", tmp_path / "t.tsv", path, "--columns", "source,relation,target")
+    graph = open_graph(path).graph
     assert (graph.arc_type.dtype, len(graph.relations)) == (np.uint16, 300)
     found = {(s, name.split(",")[1], t) for name, of in relations_of(graph).items() for s, t in of}
     assert found == set(triples)
     refuses("65,537 relations are more", relation_dtype, 65537)
 
 
-BY = Relation("paper", "by", "author")
+BY, NEARLY = Relation("paper", "by", "author"), [(i % 5, i % 7) for i in range(30)]
 REVERSED = [  # relations, what is added, what is said
     ({WRITES: [(0, 0)], WRITES.reverse(): [(0, 0)]}, [], "writes,paper has a reverse"),
     ({WRITES: [(0, 1)], BY: [(1, 0)]}, [], "reverse: paper,by"),
-    (
-        {WRITES: [(i % 5, i % 7) for i in range(30)], BY: [(i % 7, i % 5) for i in range(29)]},
-        [],
-        "reverse: paper,by,author, with 96.3% of its edges",
-    ),
+    ({WRITES: NEARLY, BY: [(v, u) for u, v in NEARLY[:29]]}, [], "with 96.3% of its edges"),
     ({WRITES: [(0, 1)], BY: [(2, 0)]}, ["paper,rev_writes,author", "author,rev_by,paper"], ""),
     ({CITES: [(0, 1), (1, 0), (2, 2)]}, [], "paper,cites,paper is symmetric"),
     ({CITES: [(0, 1)]}, ["paper,rev_cites,paper"], ""),
-    ({WRITES: [], CITES: [(0, 1), (1, 0)]}, ["paper,rev_writes,author"], ""),
 ]
 
 
@@ -235,9 +226,8 @@ def test_tables(tmp_path, monkeypatch):
     assert relations_of(graph) == {str(WRITES): writes, str(CITES): [(0, 1), (1, 2)]}
     assert (graph.class_names, graph.labels[:4].tolist()) == (("cs", "ml"), [0, 1, 1, -1])
     assert graph.weights.tolist() == [0.5, 2, 1, 1, 1]
-    assert graph.masks["test"].tolist() == [False, False, True] + [False] * 6
+    assert np.flatnonzero(graph.masks["test"]).tolist() == [2]
     np.testing.assert_array_equal(graph.features_of("paper"), np.arange(8.0).reshape(4, 2))
-    assert stored.manifest.source["columns"] == "not read: paper: title"
     # The same from a description, and from a table of other names.
     (tmp_path / "graph.toml").write_text(
         '[relations]\n"author,writes,paper" = "writes.csv"\n"paper,cites,paper" = "cites.csv"\n'
@@ -257,7 +247,6 @@ IDS = [  # arcs, a table, options, ids
     ("007,1\n08,2\n", "007\n08\n", [], ["007", "08"]),
     ("007,1\n7,2\n", None, [], ["007", "7"]),
     ("07,1\n10,2\n", "10\n07\nx\n", [], ["10", "07", "x"]),
-    ("x,1\n10,2\n", None, [], ["10", "x"]),
     ("7,1\n10,2\n", None, ["--string-ids"], ["10", "7"]),
     ("07,1\n10,2\n", "10\n07\n", ["--string-ids"], ["10", "07"]),
 ]
@@ -285,7 +274,6 @@ WRITTEN = ["--relation", "author,writes,paper=writes.csv"]
 TABLES = [
     (["--nodes", "a=3"], "there are no relations"),
     (["--relation", "a,b=x.csv"], "'a,b' is no relation"),
-    (["--relation", "a,b,c=x.csv"], "there is no file x.csv"),
     ([*WRITTEN, "--nodes", "paper=1"], "there is no paper 'p1'"),
     ([*WRITTEN, "--undirected"], "--reverse"),
     (["--relation", "a,b,c=bare.csv"], "or the first two a and c"),
@@ -327,17 +315,14 @@ def write_ogb(root):
 def test_a_folder_of_ogb(tmp_path):
     run("import", write_ogb(tmp_path / "mag"), tmp_path / "m.graph")
     stored = open_graph(tmp_path / "m.graph")
-    assert stored.manifest.source["columns"] == "not read: node_year"
     graph = stored.graph
     assert dict(stored.manifest.vertex_types) == COUNTS
-    assert [str(one) for one in graph.relations] == sorted(map(str, ENDS))
     assert relations_of(graph) == {str(r): sorted(pairs) for r, pairs in ENDS.items()}
     assert graph.labels[:4].tolist() == [0, 1, 1, -1]
     assert graph.masks["val"].tolist() == [False, False, True] + [False] * 6
     np.testing.assert_array_equal(graph.features_of("author"), typed_graphs.FEATURES["author"])
     rows(tmp_path / "mag" / "raw" / "relations" / "___".join(CITES) / "edge.csv.gz", [(0, 4)])
-    told = refused("import", tmp_path / "mag", tmp_path / "n.graph")
-    assert "paper,cites,paper: paper" in told
+    assert "paper,cites,paper: paper" in refused("import", tmp_path / "mag", tmp_path / "n.graph")
 
 
 def test_a_network_reads_features_of_types_side_by_side(folder):
@@ -348,22 +333,9 @@ def test_a_network_reads_features_of_types_side_by_side(folder):
     np.testing.assert_array_equal(rows[2:][np.array([3, 0, 0])], expected[[5, 2, 2]])
     np.testing.assert_array_equal(rows[1:8, 1:4][np.arange(7)], expected[1:8, 1:4])
     assert (rows.shape, len(rows[5:]), rows[:, 3:].shape) == ((9, 5), 4, (9, 2))
-    run("attach", folder, "--features", "random:4")
-    assert inputs_of(open_graph(folder).graph).shape == (9, 4)
 
 
 # Types and relations as they are shown, made up, balanced and exported
-
-WORDS = (
-    "--types", "paper:400,author:600:8,venue:20:0", "--relations",
-    "author-writes-paper:2000,paper-cites-paper:800,paper-at-venue:400", "--reverse",
-)  # fmt: skip
-
-
-@pytest.fixture
-def synth(tmp_path):
-    run("synth", "hetero", tmp_path / "h.graph", *WORDS)
-    return tmp_path / "h.graph"
 
 
 def typed_plain():
@@ -375,40 +347,41 @@ def test_many_relations_are_not_all_listed(tmp_path):
     ends = {Relation("paper", f"r{i}", "author"): [(0, 0)] * (i % 3 > 0) for i in range(60)}
     import_typed(tmp_path / "m.graph", source_of(ends))
     shown = run("info", tmp_path / "m.graph").stdout
-    assert "20 more" in shown
-    assert "r1 " in shown
-    assert "r0 " not in shown
+    assert [word in shown for word in ("20 more", "r1 ", "r0 ")] == [True, True, False]
 
 
 def test_mistakes_of_a_made_up_graph(tmp_path):
     for option, given, message in (
         ("--types", "paper", "--types paper: 'paper'"),
         ("--types", "a/b:3", "'a/b' is no name of one type"),
-        ("--relations", "a-b:3", "'a-b' is no relation of its own"),
         ("--relations", "a-b-c:3", "has the type 'a', which is none"),
         ("--types", "paper:3,author:9", "4 classes are too many"),
     ):
         assert message in refused("synth", "hetero", tmp_path / "w.graph", option, given)
     plain = make_folder(tmp_path / "p.graph", typed_plain())
-    words = "--model", "gp", "-k", "2", "--balance", "types"
+    words = ["--model", "gp", "-k", "2", "--balance", "types"]
     assert "balance by types: the graph has no vertex types" in refused("add", plain, *words)
     assert "one type of vertices and no relations" in refused("export", plain, tmp_path / "t")
 
 
-def test_types_are_balanced_and_recorded(synth):
-    graph = open_graph(synth).graph
+def test_types_are_balanced_and_recorded(tmp_path):
+    path, types = tmp_path / "h.graph", {"paper": 400, "author": 600, "venue": 20}
+    relations = "author-writes-paper:2000,paper-cites-paper:800,paper-at-venue:400"
+    words = "--types", "paper:400,author:600:8,venue:20:0", "--relations", relations, "--reverse"
+    run("synth", "hetero", path, *words)
+    graph = open_graph(path).graph
     names = single_constraints(graph, ("nnz", "types"))
     assert names == ("nnz", "type:paper", "type:author", "type:venue")
     weights = constraint_weights(graph, "in", ("types",))
-    assert weights.sum(axis=1).tolist() == [400, 600, 20]
-    words = ("--model", "gp", "-k", "4", "--imbalance", "0.1")
-    run("add", synth, *words, "--balance", "nnz,types", "--name", "even")
-    metrics = read_partition(synth, "even").metrics["in"]
-    for name, n in {"paper": 400, "author": 600, "venue": 20}.items():
+    assert weights.sum(axis=1).tolist() == [*types.values()]
+    words = "--model gp -k 4 --imbalance 0.1 --balance nnz,types --name even"
+    run("add", path, *words.split())
+    metrics = read_partition(path, "even").metrics["in"]
+    for name, n in types.items():
         assert sum(metrics.types[name]) == n
         assert max(metrics.types[name]) <= max(1.1 * n / 4, n / 4 + 1)
     assert metrics.summary()["type_imbalance"] <= 0.2 + 1e-9
-    run("check", synth)
+    run("check", path)
 
 
 HALF = np.array([[0.5], [np.nan], [1], [2]])
@@ -418,7 +391,6 @@ CASES = {
     "targets": {"labels": {}, "targets": {"paper": HALF}, "masks": {}},
     "splits": {"masks": {"train": {"paper": np.eye(4, 2, dtype=bool)}}},
     "ids": {"ids": {"paper": np.array([3, 5, 7, 9])}},
-    "texts": {"ids": {"author": np.array(["ann", "bob", "cy"])}},
     "texts that look like numbers": {"ids": {"author": np.array(["007", "7", "9"])}},
     "nothing": {"features": {}, "labels": {}, "masks": {}},
 }
@@ -428,12 +400,10 @@ CASES = {
 def test_tables_are_the_same_graph(tmp_path, case):
     path = tmp_path / "g.graph"
     manifest = import_typed(path, source_of(**CASES[case]), reverse=True)
-    facts = as_json("export", path, tmp_path / "tables")
-    assert "author-writes-paper.csv" in facts["relations"]
+    run("export", path, tmp_path / "tables")
     run("import", tmp_path / "tables", tmp_path / "again.graph")
     again = open_graph(tmp_path / "again.graph").manifest
     assert (again.id, again.data_id) == (manifest.id, manifest.data_id)
-    assert again.relations == manifest.relations
 
 
 @pytest.mark.parametrize("kept", [[CITES], [CITES, READS]], ids=len)
@@ -448,8 +418,6 @@ def test_a_graph_of_some_relations(tmp_path, kept):
     assert open_graph(other).manifest.schema.features == whole.schema.features
     assert (some.class_names, some.labels.tolist()) == (graph.class_names, graph.labels.tolist())
     run("check", other)
-    told = refused("export", path, tmp_path / "x.graph", "--relation", "citess")
-    assert "did you mean 'cites'?" in told
     assert "is there already" in refused("export", path, other, "--relation", "cites")
 
 

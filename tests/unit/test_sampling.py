@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refuses
 from small_graphs import random_graph
 
+from gcnmpi.schemes import sampling
 from partition.graph.aggregation import aggregation_matrix
 from partition.graph.batch_metrics import rows_within
 from partition.graph.hashing import AT_ONCE, key, mixed, permuted
@@ -37,11 +39,9 @@ def test_every_vertex_is_in_one_batch_of_an_epoch(n, size):
     batches = [sampler.members(2, t) for t in range(sampler.batches)]
     assert [len(batch) for batch in batches[:-1]] == [size] * (sampler.batches - 1)
     assert np.array_equal(np.sort(np.concatenate(batches)), np.arange(n))
+    some = np.random.default_rng(0).permutation(n)[:77]  # membership is decided vertex by vertex
     for t, batch in enumerate(batches):
-        assert np.array_equal(np.flatnonzero(sampler.contains(2, t, np.arange(n))), batch)
-    # Membership is decided vertex by vertex.
-    whole, some = sampler.batch_of(2, np.arange(n)), np.random.default_rng(0).permutation(n)[:77]
-    assert np.array_equal(make_sampler("vertex", n, size, seed=3).batch_of(2, some), whole[some])
+        assert np.array_equal(some[sampler.contains(2, t, some)], some[np.isin(some, batch)])
 
 
 def floyd(row, size, count, base):
@@ -135,7 +135,6 @@ MISTAKES = [
     (("vertx", 10, 2, 0), "unknown sampler 'vertx'"),
     ((*VERTEX, 0, 0), r"a batch of 0 vertices \(0\): it is drawn from 10"),
     ((*VERTEX, 11, 0), "a batch of 11 vertices"),
-    ((*VERTEX, "-3", 0), "a batch of -3 vertices"),
     ((*VERTEX, "many", 0), "neither a number of vertices nor a share"),
     ((*VERTEX, 2, -1), "seed -1"),
     ((*VERTEX, 2, 0, "3"), "the sampler 'vertex' has no fan-outs"),
@@ -154,3 +153,61 @@ def test_sizes_fanouts_and_mistakes_in_them():
     assert rows_within(1, 16, 18, 9, 4) == 2**20 // 16  # two entries a row
     for arguments, message in MISTAKES:
         refuses(message, make_sampler, *arguments)
+
+
+# Compiled sampling keeps what the definition in NumPy keeps
+
+
+@pytest.fixture
+def native():
+    return pytest.importorskip("gcnmpi.kernels._native")
+
+
+@pytest.mark.parametrize("name", ["neighbor", "labor"])
+@pytest.mark.parametrize("fanout", [1, 2, 5, 40, -1])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_entries_and_factors_are_those_of_numpy(native, name, fanout, dtype):
+    n, own = 300, 200
+    graph = random_graph(n, 6000, seed=fanout + 2)
+    order = np.random.default_rng(1).permutation(n)
+    whole = aggregation_matrix(graph, "in", normalize="row").tocsr()[order][:, order]
+    matrix = sp.csr_array(whole[:own])
+    matrix.indices, matrix.indptr = matrix.indices.astype(dtype), matrix.indptr.astype(dtype)
+    sampler = make_sampler(name, n, 20, 3, (fanout,))
+    rows = np.flatnonzero(np.random.default_rng(2).random(own) < 0.7)
+    entries = sampling.Entries(matrix, order.astype(np.int64))
+    for place in ((1, 0, 0), (2, 7, 0)):
+        made = (of(sampler, place, rows) for of in (entries.kept, entries.kept_in_numpy))
+        shape = {"shape": (len(rows), n)}
+        found, expected = (sp.csr_array(kept[::-1], **shape).sorted_indices() for kept in made)
+        for part in ("indptr", "indices", "data"):
+            np.testing.assert_array_equal(getattr(found, part), getattr(expected, part))
+        assert found.nnz > len(rows)
+        assert (fanout < 0 or fanout == 40) or found.nnz < matrix.nnz
+
+
+def test_columns_without_a_number(native, monkeypatch):
+    columns = np.array([5, 2, 7, 2, 9, 0, 5, 8], np.int32)
+    number = np.array([-1, -1, -1, 4, -1, -1, -1, 0, -1, -1], np.int32)
+    mine, others = sampling.without_number(columns, number, 6)
+    assert (mine.tolist(), others.tolist()) == ([5, 2, 0], [8, 9])
+    assert (number >= 0).sum() == 2
+    monkeypatch.setattr(sampling, "_native", None)
+    mine, others = sampling.without_number(columns, number, 6)
+    assert (sorted(mine.tolist()), others.tolist()) == ([0, 2, 5], [8, 9])
+
+
+def test_what_does_not_fit_is_refused(native):
+    starts, columns, values = np.array([0, 2]), np.array([0, 5]), np.ones(2)
+    ids, rows, small = np.arange(3), np.array([0]), np.array([0, 2])
+    for changed in (
+        (starts, columns, values, ids, rows),  # column 5 has no id
+        (starts, columns[:1], values[:1], ids, rows),
+        (starts, small, values, ids, np.array([1])),
+        (starts, small, values, ids, np.array([-1])),
+        (starts[:0], columns, values, ids, rows),
+        (starts, small, values[:1], ids, rows),
+    ):
+        refuses(r"id|row", native.sample, *changed, 1, 0, False, error=ValueError)
+    number = columns.astype(np.int32), np.full(2, -1, np.int32), 1
+    refuses("number", native.without_number, *number, error=ValueError)

@@ -58,21 +58,18 @@ def quoted(rng: random.Random, word: str, separator: str, share: float) -> str:
     return f'"{word}"' if needed or rng.random() < share else word
 
 
-def written(rng, path: Path, rows: list[list[str]], header: list[str] | None, width_of=None):
+def written(rng, path: Path, rows: list[list[str]], header: list[str] | None):
     """Write a table with comments and quotes at random places."""
-    separator = rng.choice(SEPARATORS)
-    share = rng.choice((0, 0, 0.5, 1))
-    lines = [separator.join(quoted(rng, word, separator, share) for word in row) for row in rows]
-    if header is not None:
-        lines.insert(0, separator.join(quoted(rng, word, separator, share) for word in header))
+    separator, share = rng.choice(SEPARATORS), rng.choice((0, 0, 0.5, 1))
+    table = rows if header is None else [header, *rows]
+    lines = [separator.join(quoted(rng, word, separator, share) for word in row) for row in table]
     for _ in range(rng.choice((0, 0, 1, 3))):
         lines.insert(rng.choice((0, rng.randrange(len(lines) + 1))), rng.choice(COMMENTS))
     if rng.random() < 0.2:
         lines.insert(rng.randrange(len(lines) + 1), "")
     if rng.random() < 0.2:
         lines = [f" {line}  " for line in lines]
-    end = rng.choice(("\n", "\r\n"))
-    encoding = rng.choice(("utf-8", "utf-8", "utf-8-sig"))
+    end, encoding = rng.choice(("\n", "\r\n")), rng.choice(("utf-8", "utf-8", "utf-8-sig"))
     path.write_text(end.join(lines) + rng.choice((end, "")), encoding, newline="")
 
 
@@ -113,15 +110,14 @@ def arcs(rng: random.Random, path: Path) -> None:
     written(rng, path, rows, header)
     source = read_source(path, "edges", Layout(**option))
     ids = np.arange(source.n) if source.ids is None else source.ids
-    found = list(zip(ids[source.source].tolist(), ids[source.target].tolist(), strict=True))
-    compare(found, rows)
+    compare(ids[np.stack([source.source, source.target], 1)].tolist(), rows)
     if ids.dtype.kind == "i":
         stream = open_stream(path, "edges", Layout(**option), Reading())
         pieces = [np.stack([piece.source, piece.target], 1) for piece in stream.pieces]
-        compare(list(map(tuple, np.concatenate(pieces).tolist())), rows)
+        compare(np.concatenate(pieces).tolist(), rows)
 
 
-def compare(found: list[tuple], rows: list[list[str]]) -> None:
+def compare(found: list[list], rows: list[list[str]]) -> None:
     """Fail unless the rows are those that were written."""
     assert len(found) == len(rows), (found, rows)
     for have, want in zip(found, rows, strict=True):
@@ -142,10 +138,10 @@ def features(rng: random.Random, path: Path) -> None:
             row.insert(place, name)
     written(rng, path, table, header)
     read = read_features(path)
-    compare([tuple(map(float, row)) for row in read.values.tolist()], rows)
+    compare(read.values.astype(float).tolist(), rows)
     assert (read.ids is None) == (ids is None)
     if ids is not None:
-        compare([(name,) for name in read.ids.tolist()], [[name] for name in ids])
+        compare([[name] for name in read.ids.tolist()], [[name] for name in ids])
 
 
 def labels(rng: random.Random, path: Path) -> None:
@@ -160,7 +156,7 @@ def labels(rng: random.Random, path: Path) -> None:
             table, header = [row[::-1] for row in table], header[::-1]
     written(rng, path, table, header)
     read = read_labels(path)
-    found = [(value,) for value in read.values.tolist()]
+    found = [[value] for value in read.values.tolist()]
     compare(found, [row for row in rows if row != [""] or with_ids])
     assert (read.ids is not None) == with_ids
 
@@ -170,8 +166,7 @@ TABLES = (arcs, features, labels)
 
 def outcome(seed: int, folder: Path) -> str:
     """A refusal, or that it is read; an AssertionError if it is read wrongly."""
-    rng = random.Random(seed)
-    kind = TABLES[seed % len(TABLES)]
+    rng, kind = random.Random(seed), TABLES[seed % len(TABLES)]
     try:
         kind(rng, folder / f"{kind.__name__}.csv")
     except UserError as error:
