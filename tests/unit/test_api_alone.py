@@ -35,7 +35,9 @@ def arrays():
         "edge_index": random.integers(0, N, (2, 160)),
         "x": random.standard_normal((N, 5)),
         "y": random.integers(0, 3, N),
-        "train_mask": kind == 0, "val_mask": kind == 1, "test_mask": np.flatnonzero(kind == 2),
+        "train_mask": kind == 0,
+        "val_mask": kind == 1,
+        "test_mask": np.flatnonzero(kind == 2),
     }
 
 

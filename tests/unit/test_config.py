@@ -19,25 +19,17 @@ from gcnmpi.options.config import (
     value_of,
 )
 from gcnmpi.options.settings import spelled
+from gcnmpi.run.checkpoint import flat
 
 FOLDER = Path(__file__).parents[2] / "configs"
 CONFIGS = sorted(FOLDER.rglob("*.toml"))
 
 
 def test_every_key_has_a_default_and_a_meaning():
-    table = {name: (default, meaning) for name, default, meaning in keys()}
-    assert len(table) == len(list(keys()))
-    for name, (default, meaning) in table.items():
-        assert value_of(Config(), name) == default
-        assert len(meaning) > 5, name
-    # And every leaf of the configuration is a key.
-    nested = table_of(Config())
-    leaves = {
-        f"{name}.{inner}" if isinstance(value, dict) else name
-        for name, value in nested.items()
-        for inner in (value if isinstance(value, dict) else [None])
-    }
-    assert leaves == set(table)
+    """And every leaf of the configuration is a key."""
+    told = [(name, default) for name, default, _ in keys()]
+    assert sorted(told, key=str) == sorted(flat(table_of(Config())), key=str)
+    assert all(len(meaning) > 5 for _, _, meaning in keys())
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
@@ -61,8 +53,7 @@ def test_they_are_taken_by_name(tmp_path, monkeypatch):
     (tmp_path / "gat").write_text("[model]\nname = 'sage'\n")
     assert load_config("gat").model.name == "sage"  # a file of one's own comes first
     for name, hint in (("gta", "did you mean 'gat'?"), ("gcn.toml", "--config gcn ")):
-        raised = refuses("No such file", load_config, name)
-        assert hint in str(raised.hint)
+        assert hint in str(refuses("No such file", load_config, name).hint)
     words = ["submit", "no.graph", "--time", "2:00:00", "--config", "gcn", "--out", "gcn"]
     refuses(r"there is no graph folder no\.graph", cli.main, words, standalone_mode=False)
 
@@ -72,14 +63,10 @@ def test_settings_override_the_file(tmp_path):
     file.write_text('dtype = "float64"\n[train]\nepochs = 3\nlr = 1\n[model]\nhidden = [4, 5]\n')
     config = load_config(file, ["train.epochs=7", "dtype=float32"], over=["train.epochs=9"])
     assert (config.dtype, config.kernel) == ("float32", "auto")
-    assert (config.train.epochs, config.train.lr) == (9, 1.0)
-    assert isinstance(config.train.lr, float)
-    assert config.model.hidden == (4, 5)
-    assert config.train.seed == 0
+    assert (config.train.epochs, repr(config.train.lr)) == (9, "1.0")
+    assert (config.model.hidden, config.train.seed) == ((4, 5), 0)
     for second in ("train.epochs=9", " train.epochs = 7", "train.epochs=7"):
-        refuses(
-            r"--set train\.epochs is given twice", load_config, None, ["train.epochs=7", second]
-        )
+        refuses(r"train\.epochs is given twice", load_config, None, ["train.epochs=7", second])
     file.write_text("scheme.name = 'summa'\nscheme.grid = [4, 2]\n")
     assert load_config(file).scheme.grid == "4x2"
     for text in ("[4, 2]", "4X2", "'4x2'", "4 x 2"):
@@ -99,9 +86,7 @@ def test_settings_are_toml_or_as_people_write_them():
         ("model.bias=False", "model.bias", False),
         ("scheme.machine=7", "scheme.machine", "7"),
     ):
-        found = value_of(load_config(None, [setting]), name)
-        assert found == value
-        assert type(found) is type(value)
+        assert repr(value_of(load_config(None, [setting]), name)) == repr(value)
 
 
 def test_mistakes_name_the_key_and_the_nearest_one():
@@ -110,10 +95,7 @@ def test_mistakes_name_the_key_and_the_nearest_one():
         ("name=3", "did you mean 'model.name' or 'task.name' or 'scheme.name'?"),
         ("train.colour=3", "hint: keys of train: epochs, seed, "),
         ("zzzz=1", "unknown config key 'zzzz'\n  hint: 'gcnmpi info' lists the keys"),
-        (
-            "train=1",
-            "train is a table of keys, not a value\n  hint: such as --set train.epochs=200",
-        ),
+        ("train=1", "is a table of keys, not a value\n  hint: such as --set train.epochs=200"),
         ("train.epochs", "not of the form key=value\n  hint: such as --set train.epochs=200"),
         ("train.epochs=0", "train.epochs is at least 1, not 0"),
         ("train.epochs=1.5", "takes an integer, not 1.5\n  hint: such as --set train.epochs=200"),
@@ -193,6 +175,4 @@ def _with_owner(name, *settings):
         settings = (f"{needed[0]}={spelled(needed[1])}", *settings)
     if name == "train.fanouts":
         settings = ("train.batches=neighbor,1024,10,5", *settings)
-    if name == "scheme.overlap":
-        assert "scheme.name=bcast" in settings
     return load_config(None, settings)

@@ -1,7 +1,5 @@
 """Networks in files and functions of a program: their names, their source, what is refused."""
 
-import textwrap
-
 import numpy as np
 import pytest
 from refusals import refuses
@@ -13,7 +11,6 @@ from gcnmpi.options.model import NETWORKS
 from gcnmpi.options.own_code import handed_over, is_own, load_network, pinned, same_network
 from gcnmpi.options.source import source_of
 from gcnmpi.run.checkpoint import differences
-from partition.errors import UserError
 
 OWN = '''
 """A network in a file."""
@@ -106,8 +103,7 @@ def test_a_name_gets_the_hash_of_what_it_stands_for(file, tmp_path):
 
 def test_the_source_is_a_script_with_the_same_source(file, tmp_path):
     text = source_of(load_network(f"{file}:build"))
-    assert "import math as m\n" in text
-    assert "UNUSED" not in text
+    assert ("import math as m\n" in text, "UNUSED" in text) == (True, False)
     again = tmp_path / "network.py"
     again.write_text(text)
     assert source_of(load_network(f"{again}:build")) == text
@@ -125,17 +121,13 @@ def test_a_function_of_a_program_has_a_name_in_a_block():
     refuses("cannot read", load_network, name)
 
 
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
+def test_what_has_no_text_is_no_network():
+    for function, message in (
         (lambda model, features, classes: None, "within another function|no name"),
         (3, "3 is no function"),
         (uses_table, "TABLE is a ndarray, for which no text stands"),
-    ],
-)
-def test_what_has_no_text_is_no_network(function, message):
-    with pytest.raises(UserError, match=message), handed_over(function):
-        pass
+    ):
+        refuses(message, handed_over(function).__enter__)
 
 
 def test_the_configuration_takes_it_with_the_options_that_it_reads(file):
@@ -147,17 +139,16 @@ def test_the_configuration_takes_it_with_the_options_that_it_reads(file):
     network = network_of(config.model, 6, 3)
     assert network.widths == (6, 8, 3)
     assert set(network.parameters) > {"convs.0.near.weight", "convs.1.far.bias"}
-    with pytest.raises(UserError, match=r"model\.heads is no option of .*own\.py:build"):
-        load_config(None, [name, "model.heads=4"])
+    says = r"model\.heads is no option of .*own\.py:build"
+    refuses(says, load_config, None, [name, "model.heads=4"])
     fixed = load_config(None, [f"model.name={file}:fixed"])
     assert (graph_of(fixed).normalize, graph_of(fixed).self_loops) == ("row", False)
-    with pytest.raises(UserError, match=r"graph\.normalize is no option"):
-        load_config(None, [f"model.name={file}:fixed", "graph.normalize=sym"])
+    settings = [f"model.name={file}:fixed", "graph.normalize=sym"]
+    refuses(r"graph\.normalize is no option", load_config, None, settings)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
+def test_names_of_no_network_are_refused(file):
+    for name, message in (
         ("{file}", "does not say which function of the file is the network"),
         ("{file}:biuld", "unknown function of .* 'biuld'\n.*did you mean 'build'"),
         ("{file}:build@0123456789abcdef", "has changed"),
@@ -165,17 +156,17 @@ def test_the_configuration_takes_it_with_the_options_that_it_reads(file):
         ("own:build", "unknown model.name"),
         ("{file}:unnamed", "a lambda has no name"),
         ("{file}:given", "is no function"),
-    ],
-)
-def test_names_of_no_network_are_refused(file, name, message):
-    refuses(message, load_config, None, [f"model.name={name.format(file=file)}"])
+    ):
+        refuses(message, load_config, None, [f"model.name={name.format(file=file)}"])
 
 
 def test_mistakes_in_it_are_told_with_their_place(file):
-    config = load_config(None, [f"model.name={file}:nothing"])
-    refuses("gives a int, not a network", network_of, config.model, 4, 3)
-    config = load_config(None, [f"model.name={file}:fails"])
-    refuses(r"ZeroDivisionError: .* \(.*own\.py, line 51\)", network_of, config.model, 4, 3)
+    for name, says in (
+        ("nothing", "gives a int, not a network"),
+        ("fails", r"ZeroDivisionError: .* \(.*own\.py, line 51\)"),
+    ):
+        config = load_config(None, [f"model.name={file}:{name}"])
+        refuses(says, network_of, config.model, 4, 3)
     config = load_config(None, [f"model.name={file}:half"])
     refuses("its matrix gives 'row', not how M is made", graph_of, config)
     file.write_text("def build(:\n")
@@ -190,14 +181,11 @@ def test_a_file_is_no_module_of_the_working_directory(tmp_path, monkeypatch):
 
 
 def test_a_run_goes_on_with_the_same_network_wherever_its_file_is(file, tmp_path):
-    moved = tmp_path / "moved.py"
-    moved.write_text(textwrap.dedent(OWN))
-    config, other = (load_config(None, [f"model.name={path}:build"]) for path in (file, moved))
-    before = {"model": {"name": config.model.name}}
-    assert "model.name" not in [name for name, _, _ in differences(before, other)]
-    moved.write_text(OWN.replace("HOPS = 2", "HOPS = 1"))
-    changed = load_config(None, [f"model.name={moved}:build"])
-    assert "model.name" in [name for name, _, _ in differences(before, changed)]
+    before, moved = {"model": {"name": pinned(f"{file}:build")}}, tmp_path / "moved.py"
+    for text, differs in ((OWN, False), (OWN.replace("HOPS = 2", "HOPS = 1"), True)):
+        moved.write_text(text)
+        config = load_config(None, [f"model.name={moved}:build"])
+        assert ("model.name" in [name for name, *_ in differences(before, config)]) == differs
 
 
 def test_the_registry_lists_those_that_come_along_only(file):
