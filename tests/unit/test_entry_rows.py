@@ -107,8 +107,8 @@ def test_entries_are_counted_placed_and_sorted(way, random, weighted):
     assert out.tolist() == expected.indices.tolist()
     if weighted:
         assert values.tolist() == expected.data.tolist()
-    with pytest.raises(IndexError):
-        rows.place_entries(row[:1], column[:1], None, following, starts[1:], out, None)
+    again = row[:1], column[:1], None, following, starts[1:], out, None
+    refuses(".", rows.place_entries, *again, error=IndexError)
 
 
 def test_the_transpose_and_rows_that_change_places(way, random):

@@ -83,10 +83,10 @@ def test_directives_and_words(request_for, graph, tmp_path):
     # The mpirun of this environment is found where the environment is not active.
     (path,) = [line for line in lines if line.startswith('case ":$PATH')]
     for before in ("/usr/bin:/bin", f"/usr/bin:/bin:{here}"):
-        words = ["/bin/bash", "-c", f"{path}; echo $PATH"]
-        done = subprocess.run(words, text=True, env={"PATH": before}, capture_output=True)
-        assert done.stdout.strip().split(":").count(here) == 1
-    assert done.stdout.strip() == before
+        words = ["/bin/bash", "-c", f"{path}; printf $PATH"]
+        after = subprocess.check_output(words, text=True, env={"PATH": before})
+        assert after.split(":").count(here) == 1
+    assert after == before
     for known in ("${rank_prefix[@]}", "${launch[@]}", "${program[@]}", "USR1@90"):
         text = text.replace(known, "")
     assert "@" not in text  # every name is filled in

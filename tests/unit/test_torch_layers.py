@@ -4,6 +4,7 @@ A part is own vertices, the halo that their edges come from, and these edges. Ev
 as the page tells: with a tuple, and with one matrix of which the first rows are kept.
 """
 
+import contextlib
 import gc
 import re
 from pathlib import Path
@@ -138,17 +139,15 @@ def works(part, name, case):
     arguments, keywords, *wanted = case
     arguments = [part.degrees if argument is None else argument for argument in arguments]
     conv = getattr(nn, name)(*arguments, **keywords).eval()
-    expected, found = part.result(conv, "whole", wanted), []
+    expected, found = part.result(conv, "whole", wanted), dict.fromkeys(HOW, False)
     for how in HOW:
-        try:
-            found.append(same(part.result(conv, how, wanted), expected))
-        except Exception:
-            found.append(False)  # it does not take this
-    return dict(zip(HOW, found, strict=True)), conv
+        with contextlib.suppress(Exception):  # it does not take this
+            found[how] = same(part.result(conv, how, wanted), expected)
+    return found, conv
 
 
 def test_the_page_says_how_each_layer_is_called(part):
-    rows = [line.split(" | ") for line in PAGE.read_text(encoding="utf-8").splitlines()]
+    rows = [line.split(" | ") for line in PAGE.read_text("utf-8").splitlines()]
     told = [re.findall(r"`(\w+Conv\w*|APPNP)`", row[1]) for row in rows if len(row) == 2]
     documented = [names for names in told if len(names) > 2]
     found = {how: [] for how in (*HOW, "changed", "neither")}
@@ -231,8 +230,8 @@ def spoken(agreement, ranks, weights):
 
 
 def weights_of(seed):
-    random = torch.Generator().manual_seed(seed)
-    return [torch.randn(4, generator=random).requires_grad_() for _ in range(3)]
+    torch.manual_seed(seed)
+    return [torch.randn(4, requires_grad=True) for _ in range(3)]
 
 
 def test_weights_at_the_addresses_of_an_earlier_model_are_compared_in_their_own_order():
