@@ -219,12 +219,14 @@ def test_epochs_that_a_record_lacks_come_from_the_checkpoint(tmp_path, there):
     assert read_epochs(tmp_path) == epochs(4)
 
 
-MALFORMED = ['7', '{"event": "epoch"}',
-        '{"event": "epoch", "epoch": true, "loss": 1.0, "seconds": 1.0}',
-        '{"event": "epoch", "epoch": 1, "loss": "\\u001b[2J", "seconds": 1.0}',
-        '{"event": "epoch", "epoch": 1, "loss": 1.0, "seconds": 1.0, "val_accuracy": {}}',
-        '{"event": "start", "config": {"train": []}}', '{"event": "resume", "epoch": "x"}',
-        '{"event": "end", "bytes_sent": 3}', '{"event": "stop", "signal": null}']  # fmt: skip
+MALFORMED = [
+    '7', '{"event": "epoch"}', '{"event": "end", "bytes_sent": 3}',
+    '{"event": "epoch", "epoch": true, "loss": 1.0, "seconds": 1.0}',
+    '{"event": "epoch", "epoch": 1, "loss": "\\u001b[2J", "seconds": 1.0}',
+    '{"event": "epoch", "epoch": 1, "loss": 1.0, "seconds": 1.0, "val_accuracy": {}}',
+    '{"event": "start", "config": {"train": []}}', '{"event": "resume", "epoch": "x"}',
+    '{"event": "stop", "signal": null}',
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("line", MALFORMED)

@@ -228,7 +228,7 @@ def test_networks_of_types_are_priced(tmp_path):
         config = from_table({"model": {"hidden": [4, 4]} | model})
         setting = Setting(open_graph(tmp_path / "g.graph"), config, Machine(), ranks_per_node=1)
         ranked, _ = rank_schemes(setting, 2, schemes=["p2p", "bcast"])
-        assert [one.cost.seconds > 0 for one in ranked] == [True, True]
+        assert [one.cost.seconds > 0 for one in ranked] == [True, True], model
 
 
 def test_what_does_not_fit_is_refused(tmp_path):

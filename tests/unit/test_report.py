@@ -137,16 +137,19 @@ def test_errors_by_lead_are_printed(tmp_path, capsys):
     assert row["test_mae_by_lead"] == [0.125, 0.25, None]
 
 
+DAMAGED = [
+    ({"end": {"leads": {"test": {"mae": 3}}}}, "leads has 3, not one number a lead"),
+    ({"end": {"seconds_per_epoch": "fast"}}, "seconds_per_epoch is 'fast'"),
+    ({"end": {"messages_sent": [1, [2]]}}, "messages_sent is [1, [2]], not one number a rank"),
+    ({"end": {"bytes_sent": [10**400]}}, "too large"),
+    ({"epoch": {"loss": True}}, "no epoch"),
+    ({"epoch": {"val_accuracy": {}}}, "no metrics"),
+    ({"config": {}}, "its record has no 'dtype'"),
+]
+
+
 def test_damaged_fields_are_told_in_one_line(tmp_path):
-    for number, (part, says) in enumerate((
-        ({"end": {"leads": {"test": {"mae": 3}}}}, "leads has 3, not one number a lead"),
-        ({"end": {"seconds_per_epoch": "fast"}}, "seconds_per_epoch is 'fast'"),
-        ({"end": {"messages_sent": [1, [2]]}}, "messages_sent is [1, [2]], not one number a rank"),
-        ({"end": {"bytes_sent": [10**400]}}, "too large"),
-        ({"epoch": {"loss": True}}, "no epoch"),
-        ({"epoch": {"val_accuracy": {}}}, "no metrics"),
-        ({"config": {}}, "its record has no 'dtype'"),
-    )):  # fmt: skip
+    for number, (part, says) in enumerate(DAMAGED):
         run = write_run(tmp_path / str(number), **part)
         assert says in refuses(".", print_runs, [run]).message
 
