@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from command_line import gcnmpi_cli, plan, refused, run
-from stored_graphs import store
+from small_graphs import make_folder
 
 from gcnmpi.layout.runtime import Source
 from gcnmpi.nn.compile.on_scheme import hops_of, program_of_batches, program_on
@@ -30,6 +30,7 @@ from partition.errors import UserError
 from partition.graph.manifest import Manifest
 from partition.graph.store import StoredGraph, read_partition
 from partition.importing.synthetic import sbm
+from partition.pipeline.adding import add_partition
 
 pytestmark = pytest.mark.slow
 
@@ -177,7 +178,8 @@ def test_listings_are_what_they_were(names):
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory):
     path = tmp_path_factory.mktemp("programs") / "g.graph"
-    return store(path, sbm(60, 3, degree=6, features=20), 4)
+    add_partition(make_folder(path, sbm(60, 3, degree=6, features=20)), "rp", 4)
+    return path
 
 
 def test_the_command_tells_what_a_plan_predicts(graph):
