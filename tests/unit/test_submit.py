@@ -107,7 +107,10 @@ def test_directives_and_words(request_for, graph, tmp_path):
 def test_what_does_not_fit_is_said_before_it_is_queued(request_for):
     for change, says in (
         ({"time": "tomorrow"}, "not a time"),
-        ({"time": "1"}, "the limit of a job is 60 seconds, so it would be asked to stop at once"),
+        (
+            {"time": "1:30"},
+            "the limit of a job is 90 seconds, so it would be asked to stop at once",
+        ),
         ({"time": "1\n#SBATCH --x"}, "not a time"),
         ({"run": Path("a b")}, "cannot be the folder"),
         ({"options": ("--wrap", "rm -rf /")}, "not an option of sbatch"),
