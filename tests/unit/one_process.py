@@ -34,12 +34,15 @@ class OneProcess:
     def halo_of(self, k):
         return self.halo
 
+    def ids(self, place):
+        return np.arange(self.matrix.shape[0])
+
     def block(self, place, width):
-        return Block.of(np.arange(self.matrix.shape[0]), slice(0, width))
+        return Block.of(self.ids(place), slice(0, width))
 
     def empty(self, place, width, exchanged=False):
         self.made.append((width, exchanged))
-        array = np.full((self.matrix.shape[0], width), np.nan)
+        array = np.full((len(self.ids(place)), width), np.nan)
         return Matrix(place, array, array)  # with the room for a halo of no rows
 
     def aggregate(self, k, x, out, epilogue=None):
@@ -65,8 +68,7 @@ class OneProcess:
     def expand_input(self, share, out):
         out[...] = share
 
-    def share_input(self, piece, out):
-        out[...] = piece
+    share_input = expand_input
 
 
 class AloneHalo:
@@ -100,18 +102,11 @@ class WithEntries(OneProcess):
         super().__init__(matrix, kernel)
         self.halo, self.all_rows = AloneHalo(matrix, kernel), lambda space: matrix.nnz
         targets = np.repeat(self.halo.ids, np.diff(matrix.indptr))
-        self.keys = {
-            Space.OWN: self.halo.ids,
-            Space.WHOLE: self.halo.ids,
-            Space.ENTRIES: entry_keys(targets, matrix.indices, 0 * targets),
-        }
+        self.keys = dict.fromkeys((Space.OWN, Space.WHOLE), self.halo.ids)
+        self.keys[Space.ENTRIES] = entry_keys(targets, matrix.indices, 0 * targets)
 
-    def block(self, place, width):
-        return Block.of(self.keys[place.space], slice(0, width))
-
-    def empty(self, place, width, exchanged=False):
-        array = np.full((len(self.keys[place.space]), width), np.nan)
-        return Matrix(place, array, array)
+    def ids(self, place):
+        return self.keys[place.space]
 
     def row_sum(self, k, sums):
         return sums

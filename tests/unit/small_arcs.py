@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from one_process import WithEntries
 
-from gcnmpi.nn.compile import KEPT, Target, compile_network
+from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.describe import matrix_of, network_of
 from gcnmpi.nn.model import Model
 from gcnmpi.options.config import from_table
@@ -35,22 +35,20 @@ class SmallRun:
         there[list(LONELY)] = there[:, list(LONELY)] = False
         there[4, 4] = True
         self.targets, self.sources = np.nonzero(there)
-        self.x = rng.normal(size=(N, D if network is None else network.widths[0]))
-        self.x = self.x if x is None else x
+        drawn = rng.normal(size=(N, D if network is None else network.widths[0]))
+        self.x = drawn if x is None else x
         self.attributes = rng.normal(size=(len(self.targets), ARC_D))
         self.config = from_table({"model": settings, "dtype": "float64"})
         model = self.config.model
         self.network = network or network_of(model, D, CLASSES, ARC_D if arcs else 0)
         self.grad = rng.normal(size=(N, self.network.widths[-1]))
         _, loops = matrix_of(model) or ("none", False)
-        matrix = sp.csr_array((there | np.eye(N, dtype=bool) if loops else there).astype(float))
-        self.matrix = matrix
-        scheme = WithEntries(matrix, KERNELS.get(kernel)(np.float64))
-        residences, blocks = left.get("residences", KEPT), left.get("blocks", False)
-        how = {"residences": residences, "blocks": blocks, "loss_over_logits": blocks}
-        target, disk = Target(scheme.orders, scheme.layout, **how), left.get("disk")
+        self.matrix = sp.csr_array((there | (loops & np.eye(N, dtype=bool))).astype(float))
+        scheme = WithEntries(self.matrix, KERNELS.get(kernel)(np.float64))
+        disk, blocks = left.pop("disk", None), left.get("blocks", False)
+        target = Target(scheme.orders, scheme.layout, loss_over_logits=blocks, **left)
         self.program = compile_network(self.network, target, model)
-        given = dict.fromkeys(("zero", "mean"), self._entries(matrix, loops))
+        given = dict.fromkeys(("zero", "mean"), self._entries(self.matrix, loops))
         facts = self.program, self.config, N, self.x.copy()
         self.model = Model(scheme, scheme.kernel, self.network, *facts, arcs=given, scratch=disk)
         for name, parameter in self.network.parameters.items():

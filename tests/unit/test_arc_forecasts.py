@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_graphs import from_arcs
+from stored_graphs import store
 
 from gcnmpi.layout.place import Place, Space
 from gcnmpi.options.config import from_table
@@ -12,27 +12,21 @@ from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import memory
 from gcnmpi.planner.ranking import Candidate, Setting
 from partition.graph.arc_data import ArcData
-from partition.graph.store import open_graph, read_partition, write_graph
-from partition.pipeline.adding import add_partition
+from partition.graph.store import open_graph, read_partition
+from partition.importing.synthetic import sbm
 
-N, K, OF_ARCS = 400, 4, 6
+N, K = 400, 4
 
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
-    ends = np.random.default_rng(0).integers(0, N, (2, 3000))
-    ends = ends[:, ends[0] != ends[1]]
-    graph = from_arcs(N, [*zip(*ends, strict=True)])
-    path = tmp_path_factory.mktemp("forecasts") / "g.graph"
-    of_arcs = ArcData(np.ones((graph.nnz, OF_ARCS), np.float32))
-    given = {"features": np.ones((N, 5), np.float32), "labels": np.arange(N, dtype=np.int32) % 3}
-    write_graph(path, replace(graph, arc_data=of_arcs, **given), source={})
-    add_partition(path, "rp", k=K, name="rp")
-    return open_graph(path)
+    graph = sbm(N, 3, degree=7, features=5)
+    graph = replace(graph, arc_data=ArcData(np.ones((graph.nnz, 6), np.float32)))
+    return open_graph(store(tmp_path_factory.mktemp("forecasts") / "g.graph", graph, K))
 
 
 def case_of(stored, **model):
-    config, partition = from_table({"model": model}), read_partition(stored.path, "rp")
+    config, partition = from_table({"model": model}), read_partition(stored.path, f"rp-{K}")
     candidate = Candidate(config.scheme, {}, K, partition)
     return Setting(stored, config, Machine(), 16).case(candidate, K)
 

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from refusals import refuses
-from small_graphs import make_folder
+from small_graphs import from_arcs, make_folder
 
 from gcnmpi.layout import runtime as layout
 from gcnmpi.options.config import from_table
@@ -16,8 +16,6 @@ from gcnmpi.schemes.forecast import make_facts
 from partition.graph.graph import Graph
 from partition.graph.pairs import members
 from partition.graph.store import open_graph, read_partition, remove_partition, write_partition
-from partition.importing.assemble import build_graph
-from partition.importing.readers import Source
 from partition.pipeline.adding import add_partition
 
 HALF = 1000
@@ -29,11 +27,10 @@ def hub() -> Graph:
 
     As rows, part 0 sends all it has; mixed, it sends one sum, and adds up what part 1 would.
     """
-    ring = np.arange(HALF)
-    source, target = np.append(ring, ring), np.append(np.roll(ring, 1), np.full(HALF, HALF))
-    n = 2 * HALF
-    labels = (np.arange(n) % 3).astype(np.int32)
-    return build_graph(Source(n, source, target, None, np.ones((n, 8), np.float32), labels, {}))[0]
+    ring, n = range(HALF), 2 * HALF
+    graph = from_arcs(n, [(v, to) for v in ring for to in ((v - 1) % HALF, HALF)])
+    data = {"features": np.ones((n, 8), np.float32), "labels": np.arange(n, dtype=np.int32) % 3}
+    return dataclasses.replace(graph, **data)
 
 
 @pytest.fixture(scope="module")

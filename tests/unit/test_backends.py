@@ -10,7 +10,7 @@ import pytest
 from refusals import refuses
 from small_graphs import from_arcs, make_folder, random_graph
 
-from partition.backends import HUGE, TOOLS, Option, process
+from partition.backends import HUGE, TOOLS, process
 from partition.backends.catalogue import MODELS, describe
 from partition.backends.process import run_each
 from partition.deadline import Deadline
@@ -35,15 +35,17 @@ def variants():
         marks = [pytest.mark.skip(reason=missing[tool])] if missing[tool] else []
         yield pytest.param(model, tool, {}, id=f"{model}-{tool}", marks=marks)
         options = {} if missing[tool] else TOOLS.get(tool).options
-        objective = options.get("objective", Option("", ""))
-        for value in set(objective.choices) - {objective.default}:
+        objective = options.get("objective")
+        for value in {*objective.choices} - {objective.default} if objective else ():
             yield pytest.param(model, tool, {"objective": value}, id=f"{model}-{value}")
+
+
+SMALL = random_graph(40, 150)
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """A graph folder of 40 vertices and some 150 directed arcs."""
-    return make_folder(tmp_path / "small.graph", random_graph(40, 150))
+    return make_folder(tmp_path / "small.graph", SMALL)
 
 
 @pytest.mark.parametrize(("model", "tool", "options"), list(variants()))
@@ -56,10 +58,8 @@ def test_every_model_makes_k_parts_again_and_again(model, tool, options):
     without_edges = make_parts(from_arcs(7, []), model, 3, **asked)
     assert np.unique(without_edges).tolist() == [0, 1, 2]
     if model in ("rp", "block"):
-        sizes = np.bincount(make_parts(graph, model, 7))
-        assert set(sizes.tolist()) == {8, 9}
-    if model == "block":
-        assert (np.diff(parts) >= 0).all()
+        assert {*np.bincount(make_parts(graph, model, 7)).tolist()} == {8, 9}
+    assert model != "block" or (np.diff(parts) >= 0).all()
 
 
 def test_tools_are_spared_work_on_huge_graphs():
@@ -109,7 +109,7 @@ def test_what_is_recorded(folder):
     options = {"max_net": 0, "objective": "vol", "passes": 10}
     assert (stored.tool, stored.options, stored.seed) == ("metis", options, 5)
     assert (stored.direction, stored.imbalance, stored.deterministic) == ("in", 0.2, True)
-    assert stored.metrics["out"] == measure(random_graph(40, 150), stored.parts, 3, "out")
+    assert stored.metrics["out"] == measure(SMALL, stored.parts, 3, "out")
     made = add_partition(folder, "hp", 2, direction="out", preset="default", threads=1)
     assert (made.direction, made.deterministic, made.imbalance) == ("out", False, 0.01)
     # Default names tell seeds and imbalances apart, so that a study of them needs one folder.
@@ -165,7 +165,6 @@ FAKES = {
         "the tool was killed by SIGKILL: going",
     "import os; os.abort()": "the tool was killed by SIGABRT",
 }  # fmt: skip
-NOISY = "print('noise'); import os; os.system('echo noise'); return [0] * 3 + [1] * 37"
 
 
 @pytest.fixture
@@ -196,11 +195,11 @@ def test_a_tool_that_fails_is_reported_and_nothing_is_written(folder, fake, monk
         tool = replace(solving.TOOLS.get("fake"), distribution=None)
         monkeypatch.setattr(solving, "choose_tool", lambda model, name: ("fake", tool))
         message = r"the tool 'fake' failed: RuntimeError: no luck \(fake_tool.py, line 5\)"
-        refuses(message, make_parts, random_graph(40, 150), "fake", 2)
+        refuses(message, make_parts, SMALL, "fake", 2)
 
 
 def test_a_part_left_empty_is_filled_and_noise_is_swallowed(folder, fake, capfd):
-    fake(NOISY)
+    fake("print('noise'); import os; os.system('echo noise'); return [0] * 3 + [1] * 37")
     with pytest.warns(PartitionWarning, match="imbalance"):
         made = add_partition(folder, "fake", 3)
     assert np.bincount(made.parts).tolist() == [3, 36, 1]
@@ -212,17 +211,16 @@ def test_a_time_limit_leaves_time_for_what_follows_a_tool(monkeypatch):
     monkeypatch.setattr(Deadline, "part", lambda self, share, **_: shares.append(share) or self)
     for model, share in (("gp", 1.0), ("mg", 0.7), ("shp", 0.3)):
         shares.clear()
-        make_parts(random_graph(40, 150), model, 2)
+        make_parts(SMALL, model, 2)
         assert shares[0] == share
 
 
 def test_too_little_room_for_a_model_and_too_many_pins_are_told_before(folder, monkeypatch):
-    usage = SimpleNamespace(free=0)
-    monkeypatch.setattr(process.shutil, "disk_usage", lambda _: usage)
+    monkeypatch.setattr(process.shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
     refuses("MiB are needed, 0 are free", add_partition, folder, "hp", 2)
     model = HypergraphModel(np.array([2**31, 1]), np.array([0, 2]), np.array([0, 1]))
-    refuses("32 bits", TOOLS.get("mtkahypar").partition, model, 2, imbalance=0.1, seed=0,
-            preset="default", threads=1, max_net=0)  # fmt: skip
+    how = {"imbalance": 0.1, "seed": 0, "preset": "default", "threads": 1, "max_net": 0}
+    refuses("32 bits", TOOLS.get("mtkahypar").partition, model, 2, **how)
 
 
 PARTS = [  # the text, k, first, and the parts or what is told

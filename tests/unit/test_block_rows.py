@@ -24,10 +24,8 @@ N = 50
 )
 def test_the_busiest_ranks_are_among_those_named(size, copies):
     """And what is sent is received; what pairs of parts need is counted by runs."""
-    graph, parts = (
-        graph_of(np.random.default_rng(0).random((N, N)) < 0.08),
-        uneven_parts(N, size // copies),
-    )
+    graph = graph_of(np.random.default_rng(0).random((N, N)) < 0.08)
+    parts = uneven_parts(N, size // copies)
     metrics = asdict(measure(graph, parts, size // copies))
     facts, rows = Facts(N, sum(metrics["nnz"]), False, True, 2, 8, metrics), np.bincount(parts)
     whole = BroadcastForecast(size, copies, facts, True)

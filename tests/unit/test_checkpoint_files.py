@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import resource
 import signal
 import threading
@@ -60,7 +61,6 @@ def names_in(out):
 
 def test_checkpoints_in_the_middle_of_an_epoch_are_in_order(tmp_path):
     names = [files.name_of(*place) for place in ((2, 0), (1, 900), (1, 30), (1, 0), (0, 7))]
-    assert names[1] == "epoch-000001+000900"
     for name in (*reversed(names), "epoch-1+2"):
         (tmp_path / files.FOLDER / name).mkdir(parents=True)
     files.discard_after(tmp_path, Path(names[1]))
@@ -190,10 +190,6 @@ def record(path, *events):
     add.check()
 
 
-def lines_of(some):
-    return [("epoch", one.record()) for one in some]
-
-
 def read_epochs(path):
     return [to_epoch(one) for one in read_run(path).epochs]
 
@@ -210,29 +206,30 @@ def test_records_of_all_earlier_runs_are_kept_and_told_of(tmp_path, capsys):
 def test_epochs_that_a_record_lacks_come_from_the_checkpoint(tmp_path, there):
     path = tmp_path / "run.jsonl"
     if there == "another run":
-        record(path, ("start", {"ranks": 4}), *lines_of(epochs(9, loss=9.0)))
+        others = (("epoch", one.record()) for one in epochs(9, loss=9.0))
+        record(path, ("start", {"ranks": 4}), *others)
     elif there is not None:
         path.write_text(there)
     sizes = []
     for _ in range(2):
         continued_record(tmp_path, {"ranks": 2}, epochs(4))
         sizes.append(path.stat().st_size)
-    assert sizes[0] == sizes[1]
+    assert len({*sizes}) == 1
     record(path, ("resume", {"ranks": 2, "epoch": 4}))
     assert read_epochs(tmp_path) == epochs(4)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        '7', '{"event": "epoch"}',
-        '{"event": "epoch", "epoch": true, "loss": 1.0, "seconds": 1.0}',
-        '{"event": "epoch", "epoch": 1, "loss": "\\u001b[2J", "seconds": 1.0}',
-        '{"event": "epoch", "epoch": 1, "loss": 1.0, "seconds": 1.0, "val_accuracy": {}}',
-        '{"event": "start", "config": {"train": []}}', '{"event": "resume", "epoch": "x"}',
-        '{"event": "end", "bytes_sent": 3}', '{"event": "stop", "signal": null}',
-    ],
-)  # fmt: skip
+MALFORMED = [
+    '7', '{"event": "epoch"}', '{"event": "end", "bytes_sent": 3}',
+    '{"event": "epoch", "epoch": true, "loss": 1.0, "seconds": 1.0}',
+    '{"event": "epoch", "epoch": 1, "loss": "\\u001b[2J", "seconds": 1.0}',
+    '{"event": "epoch", "epoch": 1, "loss": 1.0, "seconds": 1.0, "val_accuracy": {}}',
+    '{"event": "start", "config": {"train": []}}', '{"event": "resume", "epoch": "x"}',
+    '{"event": "stop", "signal": null}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", MALFORMED)
 def test_malformed_fields_of_a_record_are_one_line(tmp_path, line):
     (tmp_path / "run.jsonl").write_text('{"event": "start"}\n' + line + '\n{"event": "x"}\n')
     caught = str(refuses(r"run.jsonl is damaged: ", read_run, tmp_path))
@@ -264,10 +261,8 @@ def test_a_full_disk_leaves_whole_records_and_one_error(tmp_path):
 
 @pytest.mark.parametrize("change", ["none", "unlinked", "replaced", "renamed", "other"])
 def test_a_record_that_is_lost_is_written_again(tmp_path, capsys, change):
-    folder = tmp_path / "run"
-    folder.mkdir()
-    path = new_record(folder)
-    write = Writer(path)
+    (folder := tmp_path / "run").mkdir()
+    write = Writer(path := new_record(folder))
     write("start", ranks=2)
     if change in ("unlinked", "replaced"):
         path.unlink()
@@ -278,7 +273,7 @@ def test_a_record_that_is_lost_is_written_again(tmp_path, capsys, change):
     if change == "other":
         folder.mkdir()
         refuses(r"run was renamed or removed .* another folder", write.restore)
-        assert list(folder.iterdir()) == []
+        assert os.listdir(folder) == []
         return
     assert write.restore() is (change == "renamed")
     write("epoch", epoch=1, loss=0.5, seconds=0.25)
@@ -332,30 +327,26 @@ def test_a_second_ctrl_c_does_not_wait_and_an_ignored_one_stays_ignored(capfd):
 
 def test_before_anybody_asks_only_notices_wait():
     with handling(signal.SIG_DFL, *STOP_SIGNALS), stop_requests() as asked:
-        handlers = [signal.getsignal(number) for number in STOP_SIGNALS]
-        waiting = [number in NOTICES for number in STOP_SIGNALS]
-        assert [handler != signal.SIG_DFL for handler in handlers] == waiting
+        for number in STOP_SIGNALS:
+            assert (signal.getsignal(number) != signal.SIG_DFL) == (number in NOTICES)
         for number in (signal.SIGUSR1, signal.SIGTERM):
             kill(number)
             assert asked() == number
-        assert {signal.getsignal(number) for number in STOP_SIGNALS} == {handlers[0]}
+        assert len({signal.getsignal(number) for number in STOP_SIGNALS}) == 1
 
 
 def test_a_process_that_is_woken_to_be_ended_stands_still(monkeypatch):
-    slept = []
-    monkeypatch.setattr("time.sleep", slept.append)
+    monkeypatch.setattr("time.sleep", (slept := []).append)
     with handling(signal.SIG_DFL, signal.SIGCONT), watch.waking_slowly():
         kill(signal.SIGCONT)
     assert slept[0] >= 2  # Open MPI's mpirun leaves a second
 
 
-STILL = 2.0  # seconds, longer than a machine that is busy lets a thread wait
-
-
 def test_the_watchdog_ends_what_stands_still_and_lets_live_what_moves_or_says_so(capsys):
     ended = threading.Event()
-    with watchdog(STILL, rank=0, end=lambda code: ended.set()) as moved:
-        until = time.monotonic() + 1.25 * STILL
+    # A machine that is busy lets no thread wait for two seconds.
+    with watchdog(2.0, rank=0, end=lambda code: ended.set()) as moved:
+        until = time.monotonic() + 2.5
         while time.monotonic() < until:
             time.sleep(0.01)
             moved()
@@ -364,9 +355,7 @@ def test_the_watchdog_ends_what_stands_still_and_lets_live_what_moves_or_says_so
     assert not ended.is_set()
     with watchdog(0.3, rank=5, end=lambda code: ended.set()):
         assert ended.wait(60)
-    said = capsys.readouterr().err
-    assert "rank 5 on" in said
-    assert "has made no progress for 0.3 s" in said
+    assert re.search("rank 5 on .* has made no progress for 0.3 s", capsys.readouterr().err)
 
 
 def test_processes_that_do_not_find_each_other_are_told_once():

@@ -33,6 +33,10 @@ from partition.errors import UserError
 N = 11
 
 
+def one_layout(place):
+    return None
+
+
 def kinds_of(operator):
     return {operator, *(kind for one in operator.__subclasses__() for kind in kinds_of(one))}
 
@@ -61,11 +65,8 @@ def test_the_order_that_moves_fewer_columns():
         ([16, 16], {"train_features": True}, ("combine",)),
     ):
         features, *hidden, classes = widths
-        program = program_of({**settings, "hidden": hidden}, features, classes)
-        assert program.orders == orders
-    settings = {"hidden": [9], "input_dropout": 0.5}
-    assert program_of(settings, orders=("aggregate",)).orders == ("aggregate", "aggregate")
-    settings["order"] = "combine"
+        assert program_of({**settings, "hidden": hidden}, features, classes).orders == orders
+    settings = {"hidden": [9], "input_dropout": 0.5, "order": "combine"}
     refuses("this scheme aggregates first", program_of, settings, orders=("aggregate",))
 
 
@@ -95,17 +96,14 @@ def test_wide_features_are_aggregated_some_columns_at_a_time_where_they_lie():
 
 # Memory.
 
-LAYOUTS = {"one": lambda place: None, "three": lambda place: (place.layer + place.aggregated) % 3}
-
 
 def check_memory(program, layout_of):
     """No step of a pass reads what another one has overwritten; what it writes fits there."""
     values, buffers = program.values, program.buffers
     loss = Step(LOSS, program.operators[-1], 0, (program.logits,), program.logits_grad, -1)
     training = [*program.forward, loss, *program.backward] if program.forward else []
-    for steps, where in (
-        (training, program.training_buffers), (program.evaluation, program.evaluation_buffers),
-    ):  # fmt: skip
+    passes = (training, program.training_buffers), (program.evaluation, program.evaluation_buffers)
+    for steps, where in passes:
         holds = {}
         for step in steps:
             for value in step.values:
@@ -118,7 +116,7 @@ def check_memory(program, layout_of):
             assert buffer.width == value.width
             assert buffer.exchanged >= value.exchanged
             # A step reads where it writes only values that it may change entry by entry.
-            there = {i for i in step.values if i not in program.kept}
+            there = {*step.values} - {*program.kept}
             shared = {i for i in there if where[i] == where[step.writes]}
             if step.onto is not None:
                 assert shared == {step.onto}
@@ -138,8 +136,7 @@ def test_the_matrices_are_those_that_a_model_makes():
         {"name": "gcnii", "hidden": [4], "layers": 4, "dropout": 0.5},
         {"name": "sign", "hidden": [4], "hops": 2, "dropout": 0.5},
     ):
-        kernel = SciPyKernel(np.float64)
-        scheme = OneProcess(np.eye(N), kernel)
+        scheme = OneProcess(np.eye(N), kernel := SciPyKernel(np.float64))
         model = model_of(scheme, kernel, settings, np.ones((N, 6)))
         made = [width for width, _ in scheme.made]
         model.forward(1)
@@ -175,13 +172,10 @@ def test_reading_from_a_file_begins_early_where_no_more_memory_is_taken(monkeypa
         settings = {"hidden": widths, "dropout": 0.5}
         left = Residences(0, frozenset(), choices(program_of(settings), repeats=True).written)
         model = from_table({"model": settings}).model
-        target = Target(ORDERS, LAYOUTS["one"], residences=left)
+        target = Target(ORDERS, one_layout, residences=left)
         compile_network(network_of(model, 6, 3), target, model)
     assert all(most_columns(a, v) == most_columns(b, v) for a, b, v in made)
     assert any(a != b for a, b, _ in made)
-
-
-# Biases in front of a batch norm.
 
 
 # All configurations.
@@ -191,27 +185,21 @@ EITHER = ("bias", "linear_before", "linear_after", "cache_input", "train_feature
 OPTIONS = {
     **{key: [True, False] for key in EITHER},
     **{key: [0.0, 0.5] for key in ("dropout", "input_dropout", "attention_dropout")},
-    "hidden": [[4], [4, 4], [4, 6, 4]],
-    "norm": ["none", "layer", "batch", "l2"],
-    "activation": ["relu", "elu", "gelu", "prelu", "none"],
-    "residual": ["none", "identity", "linear"],
-    "jk": ["none", "sum", "cat", "max"],
-    "order": ["auto", "aggregate", "combine"],
-    "aggregation": ["mean", "max"],
-    "heads": [1, 2],
-    "hops": [2, 3],
-    "filter_size": [1, 3],
+    "hidden": [[4], [4, 4], [4, 6, 4]], "norm": ["none", "layer", "batch", "l2"],
+    "activation": ["relu", "elu", "gelu", "prelu", "none"], "jk": ["none", "sum", "cat", "max"],
+    "residual": ["none", "identity", "linear"], "order": ["auto", "aggregate", "combine"],
+    "aggregation": ["mean", "max"], "heads": [1, 2], "hops": [2, 3], "filter_size": [1, 3],
     "kernel_size": [1],
-}
+}  # fmt: skip
 COMMON = ("bias", "input_dropout", "order", "cache_input", "train_features")
 OF_VERTICES = ("gcn", "sage", "gin", "gcnii", "appnp", "sgc", "sign", "mlp")
-TARGETS = {
-    "rows": Target(ORDERS, LAYOUTS["one"]),
-    "grid": Target(ORDERS, LAYOUTS["one"], whole_rows=False),
-    "rotating": Target(("aggregate",), LAYOUTS["three"], whole_rows=False),
-    "batch": Target(ORDERS, lambda place: place.layer, narrows=True),
-    "again": Target(ORDERS, LAYOUTS["one"], residences=Residences(2)),
-}
+TARGETS = [  # rows, grids, rotating layouts, batches, and rows that are made again
+    Target(ORDERS, one_layout),
+    Target(ORDERS, one_layout, whole_rows=False),
+    Target(("aggregate",), lambda place: (place.layer + place.aggregated) % 3, whole_rows=False),
+    Target(ORDERS, lambda place: place.layer, narrows=True),
+    Target(ORDERS, one_layout, residences=Residences(2)),
+]
 
 
 def check_network(network):
@@ -241,7 +229,7 @@ def test_every_configuration_can_be_compiled(name):
         except UserError:
             continue  # options that do not go together
         check_network(network)
-        for target in TARGETS.values():
+        for target in TARGETS:
             # A batch takes rows of H⁰, which is not trained there.
             batch = replace(model, cache_input=False, train_features=False)
             given = batch if target.narrows else model
@@ -268,7 +256,7 @@ def test_a_chain_takes_two_turns_forward_and_two_back():
     """Powers leave it one by one, and are made once."""
     for name, hops in (("appnp", 2), ("appnp", 10), ("sign", 3)):
         model = from_table({"model": {"name": name, "hops": hops, "hidden": [4]}}).model
-        target = Target(("combine", "aggregate"), lambda place: None, turns=True)
+        target = Target(ORDERS, one_layout, turns=True)
         program = compile_network(network_of(model, 6, 3), target, model)
         passes = program.constants, program.forward, program.backward
         once, forward, backward = ([step.name for step in steps] for steps in passes)
@@ -287,9 +275,8 @@ def test_a_chain_takes_two_turns_forward_and_two_back():
 
 
 def network(**model):
-    return network_of(
-        from_table({"model": {"hidden": [8, 8]} | model}).model, 10, 3, 2, relations=4
-    )
+    options = from_table({"model": {"hidden": [8, 8]} | model}).model
+    return network_of(options, 10, 3, 2, relations=4)
 
 
 def test_weights_of_several_parts_are_one_array():

@@ -70,8 +70,7 @@ def work_of(config, features, classes=3):
 
 
 def case_of(work, machine):
-    target = Target(Toy.orders, Toy().layout_of)
-    program = compile_network(work.network, target, work.config.model)
+    program = compile_network(work.network, Target(Toy.orders, Toy.layout_of), work.config.model)
     return Case(Toy(), 2, work, machine, 2, program)
 
 
@@ -92,11 +91,9 @@ def test_an_epoch_waits_for_the_slowest_rank_of_each_product():
 
 def test_passes_over_matrices_by_hand():
     """Bias and ReLU of H¹, 10 × 6, bias of H², 10 × 3; ReLU back; loss and update."""
-    some = machine(copy_byte=1.0)
-    passes, idle = (
-        predict(case_of(dataclasses.replace(WORK, train_share=share), some)).phases["passes"]
-        for share in (0.5, 0.0)
-    )
+    works = (dataclasses.replace(WORK, train_share=share) for share in (0.5, 0.0))
+    costs = (predict(case_of(work, machine(copy_byte=1.0))) for work in works)
+    passes, idle = (cost.phases["passes"] for cost in costs)
     assert passes - idle == 8 * 12 * 0.5 * 30
     update = 10 * (8 * 6 + 6 + 6 * 3 + 3)
     assert idle == 8 * (5 * 60 + 3 * 30 + 3 * 60 + update)
@@ -112,15 +109,11 @@ def test_memory_by_hand():
     scratch = reduced // 2  # of MPI for the sum of gradients; of products it takes at most 60
     rest = 1000 + part_vector + sparse + 8 * dense + reduced + scratch
     for train, copies in (
-        ({}, 4),
-        ({"optimizer": "adamw"}, 4),
-        ({"optimizer": "sgd"}, 2),
+        ({}, 4), ({"optimizer": "adamw"}, 4), ({"optimizer": "sgd"}, 2),
         ({"optimizer": "sgd", "momentum": 0.9}, 3),
-    ):
-        case = case_of(
-            work_of(from_table(TABLE | {"train": train}), 8), machine(process_bytes=1000)
-        )
-        assert memory(case) == rest + 8 * copies * numbers
+    ):  # fmt: skip
+        work = work_of(from_table(TABLE | {"train": train}), 8)
+        assert memory(case_of(work, machine(process_bytes=1000))) == rest + 8 * copies * numbers
 
 
 WIDE = from_table({"dtype": "float64", "model": {"hidden": [6]}})
@@ -133,15 +126,11 @@ def wide(features=320, **changes):
 def test_the_constants_are_found_again():
     true = Machine(product_call=1e-5, sparse_entry=3e-9, sparse_number=2e-10, sparse_miss=5e-10,
                    sparse_row=4e-10, cache_bytes=2.0**20)  # fmt: skip
-    works = [
-        Sparse(rows, inner, entries, width)
-        for rows, inner, entries in ((10, 10, 20), (1000, 10**4, 10**5), (10**5, 1000, 10**5),
-                                     (1000, 10**6, 10**5), (1000, 1000, 10**6))
-        for width in (1, 8, 64)
-    ]  # fmt: skip
+    shapes = ((10, 10, 20), (1000, 10**4, 10**5), (10**5, 1000, 10**5), (1000, 10**6, 10**5),
+              (1000, 1000, 10**6))  # fmt: skip
+    works = [Sparse(*shape, width) for shape in shapes for width in (1, 8, 64)]
     samples = [Sample(work, true.sparse_seconds(work, 4)) for work in works]
-    found = fit_sparse(samples, 4)
-    for name, value in found.items():
+    for name, value in fit_sparse(samples, 4).items():
         assert value == pytest.approx(getattr(true, name), rel=1e-6), name
 
 

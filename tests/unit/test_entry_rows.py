@@ -1,14 +1,22 @@
-"""Rows made of entries: compiled code and NumPy give the same; matrices without values."""
+"""Rows made of entries: compiled code and NumPy give the same; their orders, and their groups."""
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from refusals import refuses
+from traced import takes_less_than
 
 from gcnmpi.kernels import rows
 from gcnmpi.kernels.scaled import ScaledPattern, scales
+from gcnmpi.layout import row_order
+from gcnmpi.layout.entries import parts_of
+from gcnmpi.layout.loading import RowNormalised, row_normalised
 from gcnmpi.options.kernel import KERNELS
-from partition.graph.aggregation import normalised
+from gcnmpi.options.scheme import ROW_ORDERS
+from partition.graph.aggregation import from_coordinates, normalised
+from partition.graph.graph import Graph
+from partition.graph.relations import Relation, VertexTypes
+from partition.graph.typed import group_count
 
 WAYS = ["numpy", "compiled"] if rows._native is not None else ["numpy"]
 
@@ -99,8 +107,8 @@ def test_entries_are_counted_placed_and_sorted(way, random, weighted):
     assert out.tolist() == expected.indices.tolist()
     if weighted:
         assert values.tolist() == expected.data.tolist()
-    with pytest.raises(IndexError):
-        rows.place_entries(row[:1], column[:1], None, following, starts[1:], out, None)
+    again = row[:1], column[:1], None, following, starts[1:], out, None
+    refuses(".", rows.place_entries, *again, error=IndexError)
 
 
 def test_the_transpose_and_rows_that_change_places(way, random):
@@ -112,7 +120,7 @@ def test_the_transpose_and_rows_that_change_places(way, random):
     assert (found != given.T).nnz == 0
     places = rows.places_by_columns(given.indices, out_starts)
     assert back[places].tolist() == list(range(given.nnz))
-    for shape in [(40,), (40, 3), (400, 33), (0, 4)]:
+    for shape in [(0,), (40,), (40, 3), (400, 33), (99, 1), (0, 4), (7, 0)]:
         given, first = random.random(shape), random.permutation(shape[0])
         expected = given[first]
         rows.permute_rows(given, first)
@@ -159,3 +167,105 @@ def test_products_without_values(random):
     kernel.spmm(kernel.sparse(turned), turned.right[:, np.newaxis] * y, back)
     np.testing.assert_allclose(back, given.T @ y, rtol=1e-12)
     assert (whole.pattern() != (given != 0)).nnz == 0
+
+
+# Orders of rows, and groups of arcs of one relation into a vertex.
+
+
+def shuffled_path(count):
+    """The entries of a path through all rows in a random order."""
+    place = np.random.default_rng(0).permutation(count).astype(np.int32)
+    return place[:-1], place[1:]
+
+
+def block_of(row, column, count):
+    """The block of entries at some rows and columns."""
+    matrix = from_coordinates(row, column, np.ones(len(row), bool), (count, count))
+    lengths = (np.bincount(of, minlength=count) for of in (row, column))
+    far = 2 * np.count_nonzero(np.abs(row - column) >= row_order.FAR * count) >= max(len(row), 1)
+    pattern = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
+    return row_order.Block(*lengths, far, pattern=pattern)
+
+
+def bandwidth(row, column, first):
+    place = np.argsort(first)
+    return np.abs(place[row] - place[column]).max()
+
+
+@pytest.mark.parametrize("name", list(ROW_ORDERS))
+def test_every_row_comes_once(name):
+    for count, narcs in ((0, 0), (1, 0), (5, 0), (50, 80)):
+        row, column = np.random.default_rng(1).integers(0, max(1, count), (2, narcs))
+        found = ROW_ORDERS.get(name)(block_of(row.astype(np.int32), column.astype(np.int32), count))
+        assert found is None or sorted(found) == list(range(count))
+
+
+@pytest.mark.parametrize(("name", "most"), [("auto", row_order.WINDOW), ("rcm", 1)])
+def test_a_shuffled_path_is_put_in_order(name, most):
+    row, column = shuffled_path(5000)
+    assert bandwidth(row, column, ROW_ORDERS.get(name)(block_of(row, column, 5000))) <= most
+
+
+def test_an_order_that_means_something_is_kept_but_in_windows():
+    path, window = (np.arange(1499), np.arange(1, 1500)), row_order.WINDOW
+    assert ROW_ORDERS.get("none")(block_of(*shuffled_path(300), 300)) is None
+    first = ROW_ORDERS.get("auto")(block_of(*path, 1500))
+    # Each row has an entry, but the last; each column, but the first, which its window ends with.
+    assert first.tolist() == [*range(1, window), 0, *range(window, 1500)]
+
+
+def test_rows_of_one_length_stand_together_in_windows():
+    ends = np.random.default_rng(3).integers(0, 1300, (2, 9000))
+    row, column = ends[:, abs(ends[0] - ends[1]) < 100]
+    first = ROW_ORDERS.get("auto")(block_of(row, column, 1300))
+    lengths = np.bincount(row, minlength=1300)
+    for start in range(0, 1300, row_order.WINDOW):
+        window = first[start : start + row_order.WINDOW]
+        assert sorted(window) == list(range(start, min(start + row_order.WINDOW, 1300)))
+        assert np.all(np.diff(lengths[window]) <= 0)
+
+
+def test_hubs_come_first():
+    row, column = np.array([0, 1, 2, 4, 4]), np.array([3, 3, 3, 1, 0])
+    assert row_order.by_degree(block_of(row, column, 6)).tolist() == [3, 0, 1, 4, 2, 5]
+
+
+@pytest.mark.parametrize("at_once", [1 << 22, 3000], ids=["counted", "of some vertices"])
+@pytest.mark.parametrize("direction", ["in", "out"])
+def test_groups_are_counted(direction, at_once, monkeypatch):
+    monkeypatch.setattr("partition.graph.typed.COUNTED_AT_ONCE", at_once)
+    random = np.random.default_rng(2)
+    n, arcs = 2000, 12_000
+    source, target = np.sort(random.integers(0, n, arcs)), random.integers(0, n, arcs)
+    kinds = random.integers(0, 3, arcs).astype(np.uint8)
+    typed = {"vertex_types": VertexTypes.of_counts({"a": n}), "arc_type": kinds,
+             "relations": tuple(Relation("a", name, "a") for name in "xyz")}  # fmt: skip
+    starts = np.searchsorted(source, np.arange(n + 1))
+    graph = Graph(starts, target.astype(np.int32), **typed)
+    end = target if direction == "in" else source
+    exact = len(np.unique(end * 3 + kinds))
+    slack = 0 if at_once > arcs else 0.15
+    assert group_count(graph, direction) == pytest.approx(exact, rel=slack or 1e-12)
+
+
+def test_a_group_has_its_part_of_the_arcs_that_come_its_way():
+    turned, starts = np.array([False, True, False, True]), np.array([0, 1, 3, 6, 8])
+    found = parts_of(np.array([0, 0, 0, 1]), turned, starts)
+    assert found.tolist() == [1 / 4, 1, 3 / 4, 1]
+
+
+def test_rows_change_places_without_a_copy_of_them():
+    given = np.ones((1000, 800))
+    first = np.random.default_rng(0).permutation(1000)
+    assert takes_less_than(given.nbytes / 8, lambda: rows.permute_rows(given, first))
+
+
+def test_normalised_rows_are_read_where_they_are_picked():
+    features = np.arange(60, dtype=np.float32).reshape(10, 6)
+    expected = row_normalised(features).astype(np.float32)
+    view = RowNormalised(features, np.dtype(np.float32))
+    picked = np.array([3, 0, 2])
+    assert np.array_equal(view[picked], expected[picked])
+    assert np.array_equal(view[2:8, 1:4][picked], expected[2:8, 1:4][picked])
+    assert np.array_equal(view[2:8, 1:4][1:5][picked], expected[3:7, 1:4][picked])
+    assert (view[2:8, 1:4].shape, view[picked].dtype) == ((6, 3), np.float32)

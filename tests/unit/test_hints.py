@@ -1,23 +1,24 @@
-"""Words that are nearly right: errors say the ones that are meant; help with keys."""
+"""Command lines: words that are nearly right, help with keys, and what communicates."""
 
+import re
+from types import SimpleNamespace
+
+import click
+import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 from refusals import refuses
 
 import gcnmpi
+from gcnmpi.cli import common, main
 from gcnmpi.cli.main import cli
 from gcnmpi.options.config import keys
+from gcnmpi.run import training
 from gcnmpi.run.best import diverged
 from gcnmpi.run.record import Epoch
 from partition.cli.main import cli as partition_cli
 
 PROGRAMS = {"gcnmpi": cli, "gcn-partition": partition_cli}
-
-
-def complaint(line):
-    """The error of a program that refuses a command line before it opens a file."""
-    name, *words = line.split()
-    return refuses(".", PROGRAMS[name].main, words, prog_name=name, standalone_mode=False)
 
 
 def test_what_is_nearly_an_option_or_a_setting_is_told(tmp_path):
@@ -54,7 +55,9 @@ def test_what_is_nearly_an_option_or_a_setting_is_told(tmp_path):
         ],
     }.items():
         for line, hint in lines:
-            error = complaint(line)
+            name, *words = line.split()  # before a file is opened
+            named = {"prog_name": name, "standalone_mode": False}
+            error = refuses(".", PROGRAMS[name].main, words, **named)
             assert says in error.message
             assert hint in error.hint
 
@@ -67,8 +70,7 @@ def test_keywords_that_are_nearly_keys(tmp_path):
         ({"train": {"lr": 0.01}}, "config={'train': {'lr': 0.01}}"),
         ({"whatever": 1}, "gcnmpi info"),
     ):
-        raised = refuses(".", gcnmpi.train, tmp_path, **keywords)
-        assert says in raised.hint
+        assert says in refuses(".", gcnmpi.train, tmp_path, **keywords).hint
 
 
 def test_a_run_whose_loss_rose_far_above_its_first_diverged():
@@ -83,14 +85,13 @@ def test_a_run_whose_loss_rose_far_above_its_first_diverged():
 
 
 def test_config_tells_a_key_or_a_table_of_keys():
-    said = CliRunner().invoke(cli, ["config", "model.norm"]).output
-    assert said.startswith('model.norm = "none"\n    ')
-    said = CliRunner().invoke(cli, ["config", "train"]).output
+    one, section = (CliRunner().invoke(cli, ["config", w]).output for w in ("model.norm", "train"))
+    assert one.startswith('model.norm = "none"\n    ')
     there = [name for name, _, _ in keys() if name.startswith("train.")]
-    assert [line.split(" = ")[0] for line in said.splitlines()[::2]] == there
+    assert [line.split(" = ")[0] for line in section.splitlines()[::2]] == there
     for name, hint in (("model.nrm", "'model.norm'"), ("foo", "tuned/cora-gcn")):
-        says, words = "unknown configuration or key", ["config", name]
-        assert hint in refuses(says, cli.main, words, standalone_mode=False).hint
+        refused = refuses("unknown", cli.main, ["config", name], standalone_mode=False)
+        assert hint in refused.hint
 
 
 def test_a_shell_completes_commands_options_and_keys():
@@ -103,3 +104,44 @@ def test_a_shell_completes_commands_options_and_keys():
         found = ShellComplete(cli, {}, "gcnmpi", "_GCNMPI_COMPLETE").get_completions(words, begun)
         assert some in [one.value for one in found]
         assert all(one.value.startswith(begun) for one in found)
+
+
+# Commands that communicate obey comm.timeout before they send anything.
+
+
+COMMANDS = [
+    "train G.graph", "infer G.graph --weights w.npz --out y.npy", "verify G.graph", "calibrate",
+    "evaluate G.graph --weights w.npz", "score G.graph --weights w.npz --top 3 --out y.csv",
+    "propagate G.graph pagerank --out x.npy", "bench-schemes G.graph", "bench spmm --rmat 4",
+    "bench epoch G.graph", "bench exchange G.graph", "doctor", "repeat G.graph --out runs",
+    "partition G.graph -k 2", "import links.csv G.graph",
+    "sweep G.graph --out runs --try train.lr=0.01,0.1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_is_watched(monkeypatch, tmp_path, line):
+    def watchdog(seconds, rank):
+        raise ArithmeticError(seconds, rank)
+
+    for module in (main, common, training):
+        monkeypatch.setattr(module, "watchdog", watchdog)
+    monkeypatch.chdir(tmp_path)
+    words = [*line.split(), "--set", "comm.timeout=7"]
+    job = cli.main(words, prog_name="gcnmpi", standalone_mode=False)
+    # Whatever else it asked of a communicator is not there.
+    refuses(r"\(7\.0, 3\)", job, SimpleNamespace(rank=3), error=ArithmeticError)
+    assert job.timeout == 7  # of MPI's start and end, which are around it
+
+
+def test_every_command_that_communicates_is_in_the_table():
+    """Commands that communicate return a job."""
+    commands = {name: cli.get_command(click.Context(cli), name) for name in main.ELSEWHERE}
+    groups = {"": cli.commands, "bench ": commands.pop("bench").commands}
+    found = {
+        f"{group}{name}"
+        for group, members in groups.items()
+        for name, command in members.items()
+        if command.callback.__annotations__["return"] == "common.Job"
+    }
+    assert found == {re.match(r"(bench )?\S+", line)[0] for line in COMMANDS}

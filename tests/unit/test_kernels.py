@@ -1,6 +1,7 @@
 """Every kernel of the table, in both types, against NumPy, finite differences and PyTorch."""
 
 import importlib
+import re
 import sys
 from itertools import product
 
@@ -94,9 +95,7 @@ def test_a_library_that_is_installed_in_part_counts_as_missing(tmp_path, monkeyp
         for name in ("halflib", "gcnmpi.kernels.half"):
             monkeypatch.delitem(sys.modules, name, raising=False)
         reason = Registry("kernel", {"half": "gcnmpi.kernels.half:KERNEL"}).available()["half"]
-        assert reason.startswith("kernel 'half' needs the Python package")
-        assert says in reason
-        assert "\n" not in reason
+        assert re.fullmatch(f"kernel 'half' needs the Python package.*{says}.*", reason)
     mistake = Registry("kernel", {"x": "gcnmpi.kernels.host.scipy_:nothing"})
     refuses(".", mistake.available, error=AttributeError)  # of ours
 
@@ -106,8 +105,7 @@ def test_arrays_begin_with_a_cache_line_and_are_copies(kernel):
         array = make(*shape)
         assert array.shape == shape
         if kernel.host_visible:  # the device's allocator has its own rule
-            assert array.flags.c_contiguous
-            assert array.flags.writeable
+            assert (array.flags.c_contiguous, array.flags.writeable) == (True, True)
             assert array.ctypes.data % 64 == 0 or not array.size
     near(kernel, kernel.zeros(2, 3), np.zeros((2, 3)))
     assert kernel.from_host(np.array([1, 2])).dtype.kind == "i"
@@ -115,9 +113,7 @@ def test_arrays_begin_with_a_cache_line_and_are_copies(kernel):
         source = np.arange(size, dtype=np.float64)
         copied = kernel.from_host64(source)
         source[:] = -1
-        found = kernel.to_host(copied)
-        assert found.dtype == np.float64
-        np.testing.assert_array_equal(found, np.arange(size))
+        np.testing.assert_array_equal(kernel.to_host(copied), np.arange(0.0, size), strict=True)
 
 
 # Sparse products.
@@ -136,15 +132,11 @@ def test_a_matrix_that_is_none_is_refused(kernel):
 WIDTHS = [1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 41, 63, 64, 65, 71, 96, 128, 129, 200, 256, 300]
 
 
-@pytest.mark.parametrize(
-    ("shape", "width"),
-    [
-        *(((50, 40), width) for width in WIDTHS),
-        *((shape, width) for shape in [(1, 1), (5, 40), (300, 2)] for width in (1, 3, 16)),
-        *((shape, 3) for shape in [(0, 5), (5, 0), (0, 0)]),
-        ((4, 5), 0),
-    ],
-)
+SIZES = [((50, 40), width) for width in WIDTHS] + [((4, 5), 0)]
+SIZES += [(shape, width) for shape in [(1, 1), (5, 40), (300, 2)] for width in (1, 3, 16)]
+
+
+@pytest.mark.parametrize(("shape", "width"), [*SIZES, ((0, 5), 3), ((5, 0), 3), ((0, 0), 3)])
 def test_spmm(kernel, random, shape, width):
     """Of rows of larger buffers, of which nothing else changes."""
     dense = np.where(random.random(shape) < 0.2, random.standard_normal(shape), 0)
@@ -314,20 +306,19 @@ def test_right_predictions_are_counted_where_logits_are(kernel, random):
         logits = random.integers(0, 4, (rows, width)).astype(float)  # many ties
         labels = random.integers(-1, width, rows).astype(np.int32)
         masks = random.integers(0, 256, rows).astype(np.uint8)
-        right = logits.argmax(axis=1) == labels
-        expected = [np.count_nonzero(right & (masks >> bit & 1 > 0)) for bit in range(8)]
+        right = masks[logits.argmax(axis=1) == labels]
         found = kernel.count_right(give(kernel, logits), labels, masks)
-        assert found.tolist() == expected
+        assert found.tolist() == [np.count_nonzero(right >> bit & 1) for bit in range(8)]
 
 
 OVER = pytest.mark.parametrize("over", [False, True], ids=["apart", "over the logits"])
 
 
+OF_LOSS = [(3, 7), (40000, 7), *((3000, width) for width in (1, 2, 7, 8, 9, 16, 41, 100))]
+
+
 @pytest.mark.parametrize("size", [1, 1e3])
-@pytest.mark.parametrize(
-    ("rows", "width"),
-    [(3, 7), (40000, 7), *((3000, width) for width in (1, 2, 7, 8, 9, 16, 41, 100))],
-)
+@pytest.mark.parametrize(("rows", "width"), OF_LOSS)
 @OVER
 @having("softmax_cross_entropy")
 def test_loss_of_whole_rows_in_one_pass(kernel, random, rows, width, size, over):

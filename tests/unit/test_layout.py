@@ -1,4 +1,4 @@
-"""The rules of the architecture: who imports whom, how long a file is, what a registry names.
+"""The rules of the repository: who imports whom, what a registry names, pages of the site.
 
 Ruff checks that modules, classes and functions say what they are.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ast
 import doctest
+import importlib.util
+import json
 import re
 import sys
 import tomllib
@@ -15,17 +17,19 @@ from functools import cache
 from graphlib import TopologicalSorter
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from gcnmpi.options.config import keys
 from gcnmpi.options.kernel import KERNELS
+from gcnmpi.run.fields import FIELDS, names_of
 from partition.registry import Registry
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("partition", "gcnmpi")
 FILES = sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))
 SOURCES = sorted((ROOT / "src").iterdir())
-MAX_LINES = 900
 TEXTS = [
     path
     for folder in ("docs", "tests", "examples", "scripts", *PACKAGES)
@@ -117,7 +121,7 @@ def test_modules_import_only_from_rooms_below_them():
 def test_a_file_is_as_long_as_its_story():
     for path in (*FILES, *SOURCES):
         lines = path.read_text(encoding="utf-8").splitlines()
-        assert len(lines) < MAX_LINES, path
+        assert len(lines) < 900, path
         assert path in FILES or (lines[0][:3] == "// " and max(map(len, lines)) <= 100), path
 
 
@@ -134,12 +138,9 @@ def test_only_reports_and_errors_are_printed():
 def test_mypy_compares_every_kernel_with_the_interface(entry):
     module, attribute = entry.split(":")
     path = ROOT.joinpath(*module.split(".")).with_suffix(".py")
-    compared = [
-        ast.unparse(node.value.func)
-        for node in ast.walk(parsed(path))
-        if isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation).startswith("KernelOf[")
-    ]
-    assert compared == [attribute]
+    notes = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.AnnAssign)]
+    kernels = [node for node in notes if ast.unparse(node.annotation).startswith("KernelOf[")]
+    assert [ast.unparse(node.value.func) for node in kernels] == [attribute]
 
 
 def test_every_entry_of_a_registry_resolves_or_names_its_extra():
@@ -148,13 +149,11 @@ def test_every_entry_of_a_registry_resolves_or_names_its_extra():
     modules = [import_module(module_name(path)) for path in named]
     registries = [r for m in modules for r in vars(m).values() if isinstance(r, Registry)]
     assert len({registry.kind for registry in registries}) > 10
+    # The native kernel needs a compiler and no extra; no graphblas fits Python 3.14.
+    without = {"native", *(["graphblas"] if sys.version_info >= (3, 14) else [])}
     for registry in registries:
         for name, missing in registry.available().items():
-            if name == "graphblas" and sys.version_info >= (3, 14):
-                continue  # no version fits
-            # The native kernel needs no extra, but a compiler when gcnmpi is installed.
-            if missing is not None and not missing.startswith("was not built"):
-                assert registry.extras[name] in extras, (registry.kind, name)
+            assert not missing or name in without or registry.extras[name] in extras, name
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=module_name)
@@ -190,6 +189,69 @@ def pyproject() -> dict:
 
 def test_one_module_decides_what_is_a_terminal():
     """Under mpirun, what a stream says of itself is not true."""
-    texts = {module_name(path): path.read_text(encoding="utf-8") for path in FILES}
-    asking = [name for name, text in texts.items() if "rich.console" in text or ".isatty(" in text]
+    asks = re.compile(r"rich\.console|\.isatty\(")
+    asking = [module_name(path) for path in FILES if asks.search(path.read_text("utf-8"))]
     assert asking == ["partition.terminal"]
+
+
+# The site of the documentation; scripts/docs.sh fails where a link or an anchor is broken.
+
+
+DOCS = ROOT / "docs"
+
+
+def hook():
+    """The module scripts/docs_site.py, which is in no package."""
+    spec = importlib.util.spec_from_file_location("docs_site", ROOT / "scripts" / "docs_site.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_navigation_lists_every_page():
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
+    listed = re.findall(r"[\w/-]+\.md", navigation)
+    site = hook()
+    listed += site.on_config(SimpleNamespace(nav=[{"Measurements": []}])).nav[0]["Measurements"]
+    files = {f"docs/{path.relative_to(DOCS)}" for path in DOCS.rglob("*.md")}
+    assert sorted(listed) == sorted(site.page_of(file) for file in files | set(site.MOVED))
+
+
+def test_the_reference_has_every_public_name():
+    for package, file in (("gcnmpi", "__init__.pyi"), ("gcnmpi.torch", "torch/__init__.py")):
+        imports = [
+            node for node in parsed(ROOT / "gcnmpi" / file).body if isinstance(node, ast.ImportFrom)
+        ]
+        names = {name.name for node in imports for name in node.names} - {"installing"}
+        page = f"{package.rpartition('.')[2]}.md"
+        text = (DOCS / "reference" / page).read_text(encoding="utf-8")
+        assert set(re.findall(rf"^::: {package}\.(\w+)$", text, re.M)) >= names
+
+
+def test_links_go_to_pages_of_the_site():
+    rewritten = hook().rewritten
+    text = "[a](tasks.md#splits) [b](README.md) [c](../README.md#x) [d](#e) [f](https://g.h)"
+    links = "[a](tasks.md#splits) [b](pages.md) [c](index.md#x) [d](#e) [f](https://g.h)"
+    assert rewritten(text, "docs/gpu.md") == links
+    assert rewritten("[a](docs/gpu.md)", "README.md") == "[a](gpu.md)"
+    assert rewritten("[a](../gcnmpi/x.py)", "docs/gpu.md") == "[a](sources/gcnmpi/x.py.md)"
+    assert rewritten("[a](../gpu.md)", "docs/measured/b.md") == "[a](../gpu.md)"
+    fenced = "```\n[a](README.md)\n```\n"
+    assert rewritten(fenced, "docs/gpu.md") == fenced
+
+
+def test_tables_are_generated_from_the_registries():
+    site = hook()
+    rows = re.findall(r"^\| `([\w.]+)` \| `(.+?)` \| (.+) \| .* \|$", site.keys(), re.M)
+    assert [(name, default) for name, default, _ in rows] == [
+        (name, json.dumps(default)) for name, default, _ in keys()
+    ]
+    every = [name for fields in FIELDS.values() for name in names_of(fields)]
+    assert re.findall(r"`(\w+)`[,| ]", site.record()) == every
+    helped = site.commands()
+    for command in ("gcn-partition import", "gcnmpi train", "gcnmpi submit"):
+        assert f"## {command}\n\n```text\nUsage: {command} " in helped
+    for page in (DOCS / "reference").glob("*.md"):
+        filled = site.filled(page.read_text(encoding="utf-8"))
+        assert not site.MARK.search(filled)
+        assert "scripts/docs.sh" not in filled  # readers of the site have what it builds

@@ -74,11 +74,9 @@ def int8(row, hashes):
     if largest < 2.0**-100:
         largest = 0.0
     factor = np.float32(127 * 2**16) / np.float32(largest) if largest else np.float32(0)
-    steps = []
-    for x, h in zip(row, hashes.tolist(), strict=True):
-        fixed = int(np.float32(x) * factor)  # towards 0
-        fixed = min(max(fixed, -(127 << 16)), 127 << 16)
-        steps.append((fixed + (h >> 16)) >> 16)
+    fixed = (int(np.float32(x) * factor) for x in row)  # towards 0
+    cut = (min(max(number, -(127 << 16)), 127 << 16) for number in fixed)
+    steps = ((number + (h >> 16)) >> 16 for number, h in zip(cut, hashes.tolist(), strict=True))
     return struct.pack(f"<{len(row)}bf", *steps, largest)
 
 
@@ -90,9 +88,9 @@ DEFINITIONS = {"bf16": bf16, "fp16": fp16, "int8": int8}
 def test_messages_are_those_of_the_definition(kernel, precision, shape):
     """And are read as the reference reads them."""
     x, (rows, width) = make_rows(*shape), shape
-    hashes = np.empty(shape, np.uint32)
+    hashes, scratch = np.empty((2, *shape), np.uint32)
     keys = rng.row_keys(*KEYS, np.arange(rows)), rng.column_keys(np.arange(width))
-    rng.hash_block(*keys, hashes, np.empty_like(hashes))
+    rng.hash_block(*keys, hashes, scratch)
     message, reference = encode(kernel, x, precision), KERNELS.get("scipy")(kernel.dtype)
     assert message.shape == (rows, FORMATS[precision].row_bytes(width))
     for number, (row, random) in enumerate(zip(x.tolist(), hashes, strict=True)):
@@ -106,17 +104,15 @@ def test_messages_are_those_of_the_definition(kernel, precision, shape):
 @pytest.mark.parametrize("precision", FORMATS)
 def test_what_arrives_is_near_by(kernel, precision, width):
     x = make_rows(300, width)
-    x = x[np.abs(x).max(axis=1) >= 2.0**-99]
+    x = x[np.abs(x).max(axis=1) >= 2.0**-99].astype(np.float64)
     got = decode(kernel, encode(kernel, x, precision), precision, width)
     assert got.dtype == kernel.dtype
-    sizes = np.linalg.norm(x.astype(np.float64), axis=1)
-    errors = np.linalg.norm(got.astype(np.float64) - x, axis=1)
-    largest = np.max(errors / sizes)
+    largest = np.max(np.linalg.norm(got - x, axis=1) / np.linalg.norm(x, axis=1))
     bound = FORMATS[precision].error(width)
     assert 0.1 * bound * (width > 1) <= largest <= bound
     assert ((got == 0) | (np.abs(got) >= 2.0**-126)).all()
-    again = decode(kernel, encode(kernel, got, precision), precision, width)
     if precision != "int8":
+        again = decode(kernel, encode(kernel, got, precision), precision, width)
         np.testing.assert_array_equal(again, got)
 
 
@@ -150,11 +146,8 @@ def test_the_native_kernel_looks_at_shapes():
 
 
 def test_bytes_of_rows():
-    assert [row_bytes(p, 64, 4) for p in PRECISIONS] == [256, 128, 129, 68]
-    assert [row_bytes(p, 64, 8) for p in PRECISIONS] == [512, 128, 129, 68]
-    assert all(row_bytes("fp16", width, 4) <= 0.51 * 4 * width for width in range(25, 300))
-    assert all(row_bytes("int8", width, 4) <= 0.28 * 4 * width for width in range(34, 300))
-    assert row_bytes("int8", 33, 4) > 0.28 * 4 * 33
+    for size, exact in ((4, 256), (8, 512)):
+        assert [row_bytes(p, 64, size) for p in PRECISIONS] == [exact, 128, 129, 68]
     # Rows that would not be shorter stay as they are.
     assert format_of(EXACT, 8, 4) is format_of("int8", 1, 4) is format_of("bf16", 0, 4) is None
     assert row_bytes("int8", 1, 4) == 4

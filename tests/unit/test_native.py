@@ -45,9 +45,8 @@ def dtype(request):
 def test_threads_wait_for_a_short_time_unless_the_user_says_how(given, spins):
     clean = {name: value for name, value in os.environ.items() if name not in OF_USERS}
     show = "import os, gcnmpi.kernels.rows; print(os.environ.get('GOMP_SPINCOUNT'))"
-    environment = {**clean, **given, "OMP_DISPLAY_ENV": "verbose"}
-    words = [sys.executable, "-c", show]
-    run = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    how = {"env": {**clean, **given, "OMP_DISPLAY_ENV": "verbose"}, "capture_output": True}
+    run = subprocess.run([sys.executable, "-c", show], **how, text=True, check=True)
     if "GOMP_SPINCOUNT" not in run.stderr:
         pytest.skip("built without GNU's OpenMP")
     assert run.stdout == f"{given.get('GOMP_SPINCOUNT')}\n"  # the process is as it was
@@ -86,20 +85,14 @@ def test_what_does_not_fit_is_refused(dtype, random):
     matrix, zeros = kernel.sparse(sparse(random, 50, 40)), kernel.zeros
     x, other = zeros(40, 6), np.float64 if dtype == np.float32 else np.float32
     for bad_x, bad_out, error in (
-        (x[1:], zeros(50, 6), ValueError),
-        (x, zeros(49, 6), ValueError),
-        (x, zeros(50, 5), ValueError),
-        (x[:, ::2], zeros(50, 3), ValueError),
-        (x.astype(other), zeros(50, 6), TypeError),
-        (x, np.zeros((50, 6), other), TypeError),
-    ):
+        (x[1:], zeros(50, 6), ValueError), (x, zeros(49, 6), ValueError),
+        (x, zeros(50, 5), ValueError), (x[:, ::2], zeros(50, 3), ValueError),
+        (x.astype(other), zeros(50, 6), TypeError), (x, np.zeros((50, 6), other), TypeError),
+    ):  # fmt: skip
         refuses(".", kernel.spmm, matrix, bad_x, bad_out, error=error)
     x, weight, out = zeros(6, 4), zeros(4, 3), zeros(6, 3)
-    rows, columns, one = (
-        np.zeros(6, "u8"),
-        np.zeros(3, "u4"),
-        kernel.sparse(sp.csr_array(np.eye(6))),
-    )
+    rows, columns = np.zeros(6, "u8"), np.zeros(3, "u4")
+    one = kernel.sparse(sp.csr_array(np.eye(6)))
     says = {"message": r"a .* for each|shapes differ", "error": ValueError}
     for epilogue in (
         Activation(zeros(4)),
@@ -128,8 +121,7 @@ def test_numbers_that_are_none_stay_and_are_seen(target, dtype, random):
     refuses("label", kernel.softmax_cross_entropy, logits, labels, 1.0, grad, error=ValueError)
     x = np.array([[np.nan, -1.0, np.inf]], dtype)
     kernel.follow(x, Activation())
-    assert np.isnan(x[0, 0])
-    assert x[0, 1:].tolist() == [0, np.inf]
+    np.testing.assert_array_equal(x, [[np.nan, 0, np.inf]])
 
 
 def big(random, dtype, *shape):
@@ -155,9 +147,8 @@ def test_any_number_of_threads_gives_the_same_bits(target, dtype, random):
         kernel.follow(taken, ActivationBackward(out, scale=2.0))
         param, moments = x.ravel().copy(), (kernel.zeros(n * width), kernel.zeros(n * width))
         kernel.adam_step(AdamStep(param, taken.ravel(), moments, 0.1, (0.9, 0.99), 1e-8, 3))
-        weights, biases, logits, grad = (
-            kernel.empty(*s) for s in ((width, width), (width,), *[(n, 9)] * 2)
-        )
+        weights, biases = kernel.empty(width, width), kernel.empty(width)
+        logits, grad = (kernel.empty(n, 9) for _ in range(2))
         kernel.gemm_and_sums(x, taken, weights, biases)
         kernel.gemm_then(Product(x, small, logits, epilogue=Activation(bias[:9], kind="none")))
         loss = np.array(kernel.softmax_cross_entropy(logits, labels, 0.1, grad))
@@ -179,11 +170,8 @@ def test_dense_products_with_a_narrow_side(random, target, dtype, shape, turned,
     ta, tb = turned
     kernel = NativeKernel(dtype, 2, target)
     wide = [big(random, dtype, rows + 3, width + 5) for width in (inner, columns, inner)]
-    x, g, z = (
-        wide[0][:rows, 2 : 2 + inner],
-        wide[1][:rows, 1 : 1 + columns],
-        wide[2][:rows, 3 : 3 + inner],
-    )
+    widths = zip(wide, (2, 1, 3), (inner, columns, inner), strict=True)
+    x, g, z = (whole[:rows, first : first + width] for whole, first, width in widths)
     weight = big(random, dtype, inner, columns)
     a, b, out = (x, g, weight) if ta else (g, weight, z) if tb else (x, weight, g)
     before, given = [array.copy() for array in wide], out.copy()

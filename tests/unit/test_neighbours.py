@@ -7,13 +7,8 @@ from kernel_cases import all_near, draw, give, junk, kept, natively, near, same_
 from refusals import refuses
 
 from gcnmpi.core import rng
+from gcnmpi.kernels.interface import neighbours as interface
 from gcnmpi.kernels.interface.kernel import AttentionDropout
-from gcnmpi.kernels.interface.neighbours import (
-    Attention,
-    AttentionBackward,
-    AttentionV2,
-    AttentionV2Backward,
-)
 from gcnmpi.options.kernel import KERNELS
 
 SLOPE, P = 0.2, 0.4
@@ -29,11 +24,9 @@ def graph(random, rows, columns, density=0.3):
 
 def matrix_of(dense, random):
     """Entries of a row in any order."""
-    rows, columns = np.nonzero(dense)
-    mixed = random.permutation(len(rows))
-    rows, columns = rows[mixed], columns[mixed]
+    rows, columns = random.permutation(np.argwhere(dense)).T
     stable = np.argsort(rows, kind="stable")
-    starts = np.concatenate(([0], np.cumsum(dense.sum(axis=1))))
+    starts = np.append(0, np.cumsum(dense.sum(axis=1)))
     values = random.standard_normal(len(rows))
     return sp.csr_array((values, columns[stable], starts), shape=dense.shape)
 
@@ -46,17 +39,13 @@ CASES += [(shape, heads) for shape in SHAPES if shape != (40, 40) for heads in (
 CASES += [((9, 12), (33, 8))]  # more than a block of threads for a row
 SMALL = [((7, 9), (1, 1)), ((9, 6), (1, 3)), ((7, 9), (3, 1)), ((9, 6), (3, 5)), ((7, 9), (2, 8))]
 SMALL += [((1, 1), (1, 3)), ((3, 0), (3, 1))]
-drops = pytest.mark.parametrize("drop", [False, True], ids=["whole", "dropped"])
-versions = pytest.mark.parametrize("version", [1, 2])
 
 
 def test_a_pattern_with_a_column_out_of_range_is_refused(kernel, random):
     matrix = matrix_of(np.ones((3, 4), bool), random)
-    refuses(
-        "3 global numbers for 4 columns", kernel.pattern, matrix, np.arange(3), error=ValueError
-    )
-    matrix.indices[2] = 4
-    refuses("indices", kernel.pattern, matrix, np.arange(4), error=ValueError)
+    for count, column, says in ((3, 2, "3 global numbers for 4 columns"), (4, 4, "indices")):
+        matrix.indices[2] = column
+        refuses(says, kernel.pattern, matrix, np.arange(count), error=ValueError)
 
 
 # Maximum.
@@ -124,17 +113,14 @@ def dropping(order, rows, heads):
     """Keys of an epoch, and 1 / (1 − p) or 0 for every row, column and head."""
     keys = rng.row_keys(3, 2, 7, np.arange(rows) * 3)
     numbers = rng.column_keys((order[:, None] * heads + np.arange(heads)).ravel())
-    return AttentionDropout(keys, numbers, P), kept(keys, numbers, P).reshape(
-        rows, len(order), heads
-    )
+    mask = kept(keys, numbers, P).reshape(rows, len(order), heads)
+    return AttentionDropout(keys, numbers, P), mask
 
 
 def inputs(random, kernel, shape, heads, c, version):
     (rows, columns), width = shape, heads * c
-    sizes = [(columns, width), (columns, heads), (rows, heads)]
-    if version == 2:
-        sizes = [(columns, width), (rows, width), (width,)]
-    return [draw(random, kernel, *size) for size in sizes]
+    others = [(columns, heads), (rows, heads)] if version == 1 else [(rows, width), (width,)]
+    return [draw(random, kernel, *size) for size in ((columns, width), *others)]
 
 
 def results(kernel, pattern, arrays, grad, heads, version, dropout, roomy=True):
@@ -144,24 +130,24 @@ def results(kernel, pattern, arrays, grad, heads, version, dropout, roomy=True):
     (x, *others), back = [give(kernel, a) for a in arrays], give(kernel, grad)
     of, gradients = (pattern, x, SLOPE, dropout, *found), [junk(kernel, *a.shape) for a in arrays]
     if version == 1:
-        forward = Attention(*of, *others)
+        forward = interface.Attention(*of, *others)
         kernel.attend(forward)
         scratch = junk(kernel, pattern.scratch_rows if roomy else pattern.entries, heads)
-        kernel.attend_backward(AttentionBackward(forward, back, *gradients, scratch))
+        kernel.attend_backward(interface.AttentionBackward(forward, back, *gradients, scratch))
     else:
-        forward = AttentionV2(*of, *others, junk(kernel, pattern.entries, heads))
+        forward = interface.AttentionV2(*of, *others, junk(kernel, pattern.entries, heads))
         kernel.attend_v2(forward)
-        kernel.attend_v2_backward(AttentionV2Backward(forward, back, *gradients))
+        kernel.attend_v2_backward(interface.AttentionV2Backward(forward, back, *gradients))
     return [*found, *gradients]
 
 
-@drops
-@versions
+@pytest.mark.parametrize("drop", [False, True], ids=["whole", "dropped"])
+@pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize(("shape", "heads"), [*CASES, *SMALL], ids=str)
 def test_attention_and_its_gradients(kernel, random, shape, heads, version, drop):
     """Gradients of small ones by a step of each number, all of large ones by the reference."""
-    case, (heads, c) = (shape, heads), heads
-    dense, order = graph(random, *shape, 0.5 if case in SMALL else 0.02 if shape == LARGE else 0.3)
+    small, (heads, c) = (shape, heads) in SMALL, heads
+    dense, order = graph(random, *shape, 0.5 if small else 0.02 if shape == LARGE else 0.3)
     if shape == LARGE:
         dense[7], dense[:, 11] = True, True
     arrays = inputs(random, kernel, shape, heads, c, version)
@@ -173,7 +159,7 @@ def test_attention_and_its_gradients(kernel, random, shape, heads, version, drop
         expected = results(reference, reference.pattern(matrix, order), *given)
     else:
         expected = [*attended(version, dense, arrays, mask)]
-    if case in SMALL:
+    if small:
         expected += slopes(lambda *a: attended(version, dense, a, mask)[0], arrays, grad)
         if version == 2:
             expected[-1] += 3.5  # added to

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from kernel_cases import all_near, draw, give, having, junk, kept, natively, near, same_bits, slopes
-from scipy.special import erfc
+from scipy.special import erfc, expit
 
 from gcnmpi.core import rng
 from gcnmpi.core.functions import FUNCTIONS
@@ -92,10 +92,7 @@ def layer_norm(x, weight, bias):
 def test_layer_norm_and_its_gradients(kernel, random, shape):
     rows, width = shape
     arrays = [draw(random, kernel, *size) for size in (shape, (width,), (width,))]
-    grad, found = (
-        draw(random, kernel, *shape),
-        [junk(kernel, *s) for s in (shape, *[(rows, 1)] * 2)],
-    )
+    grad, found = draw(random, kernel, *shape), [junk(kernel, rows, n) for n in (width, 1, 1)]
     x, weight, bias = (give(kernel, a) for a in arrays)
     of = Rows(x, *found[1:], weight)
     kernel.layer_norm(of, bias, 1e-5, found[0])
@@ -135,10 +132,8 @@ def test_moments_make_a_batch_norm(kernel, random, rows, width):
     near(kernel, out, hat * weight + bias, 100)
     near(kernel, moments, np.stack([x.mean(axis=0), rstd]), 100)
     unbiased = spread * rows / max(1, rows - 1)
-    for found, before, new in zip(
-        running, (mean, variance), (x.mean(axis=0), unbiased), strict=True
-    ):
-        near(kernel, found, (1 - momentum) * before + momentum * new, 4)
+    moved = [(mean, x.mean(axis=0)), (variance, unbiased)]
+    all_near(kernel, running, [(1 - momentum) * old + momentum * new for old, new in moved], 4)
 
     own = junk(kernel, 2, width)
     kernel.copy(moments, own)
@@ -156,9 +151,8 @@ def test_a_column_of_equal_numbers_becomes_the_bias(kernel, random, value):
     noise = 1 + 2 * last * random.integers(-1, 2, rows)
     little = 1 + 2.0 ** (-18 if kernel.dtype == np.float32 else -35) * (np.arange(rows) % 2)
     weight, bias, mean, variance = (draw(random, kernel, 2) for _ in range(4))
-    mine, w, b = (
-        give(kernel, a) for a in (np.stack([value * noise, little], axis=1), weight, bias)
-    )
+    x = np.stack([value * noise, little], axis=1)
+    mine, w, b = (give(kernel, array) for array in (x, weight, bias))
     running = [give(kernel, mean), give(kernel, variance)]
     sums = kernel.from_host64(np.zeros((2, 2)))
     kernel.column_moments(mine[:1], kernel.from_host64(np.zeros(2)), sums)
@@ -186,8 +180,8 @@ def test_the_gradient_of_two_rows_keeps_its_digits(kernel):
     changes, out, one = junk(kernel, 3, 1), junk(kernel, 2, 1), give(kernel, np.ones(1))
     kernel.moment_slopes(ColumnNorm(moments, eps, one, one), sums, 2, changes)
     kernel.scale_columns_backward(give(kernel, grad), give(kernel, x), changes, out)
-    expected = np.array([[-0.25], [0.25]]) * eps / (4 + eps) ** 1.5
-    np.testing.assert_allclose(kernel.to_host(out), expected, rtol=1e-6)
+    expected = 0.25 * eps / (4 + eps) ** 1.5
+    np.testing.assert_allclose(kernel.to_host(out), [[-expected], [expected]], rtol=1e-6)
 
 
 # Entry by entry.
@@ -197,7 +191,7 @@ def test_the_gradient_of_two_rows_keeps_its_digits(kernel):
 def test_the_first_of_equals_is_the_largest(kernel, random, count):
     for shape in SHAPES:
         xs = np.round(random.standard_normal((count, *shape)))
-        grad, mine, out = draw(random, kernel, *shape), [give(kernel, x) for x in xs], None
+        grad, mine = draw(random, kernel, *shape), [give(kernel, x) for x in xs]
         out = junk(kernel, *shape)
         kernel.maximum(mine, out)
         near(kernel, out, xs.max(axis=0))
@@ -216,12 +210,11 @@ def formula(kind, x, slope=0.2):
         share = 0.5 * erfc(-x / np.sqrt(2))
         return x * share, share + x * np.exp(-x * x / 2) / np.sqrt(2 * np.pi)
     if kind == "sigmoid":
-        value = np.where(x < 0, np.exp(np.minimum(x, 0)), 1) / (1 + np.exp(-abs(x)))
-        return value, np.exp(-abs(x)) / (1 + np.exp(-abs(x))) ** 2
+        return expit(x), expit(x) * expit(-x)
     if kind == "tanh":
         return np.tanh(x), 1 / np.cosh(np.clip(x, -300, 300)) ** 2
     if kind == "softplus":
-        return np.log1p(np.exp(x)), 1 / (1 + np.exp(-x))
+        return np.log1p(np.exp(x)), expit(x)
     one, below = np.ones_like(x), np.minimum(x, 0)
     negative = {
         "none": (x, one), "relu": (0 * x, 0 * x), "elu": (np.expm1(below), np.exp(below)),
@@ -232,9 +225,9 @@ def formula(kind, x, slope=0.2):
 
 def values(kernel):
     """From the tails of all functions, and about where formulas change."""
-    some = np.concatenate([np.linspace(-45, 45, 1801), np.linspace(-1.5, 1.5, 301), [1e-9, -1e-9]])
-    some = np.concatenate([some, [1e4, -1e4, 0.0]]).astype(kernel.dtype).astype(np.float64)
-    return some[: len(some) // 7 * 7].reshape(-1, 7)
+    ranges = np.linspace(-45, 45, 1801), np.linspace(-1.5, 1.5, 301)
+    some = np.concatenate([*ranges, [1e-9, -1e-9, 1e4, -1e4, 0.0]])
+    return some[: len(some) // 7 * 7].reshape(-1, 7).astype(kernel.dtype).astype(np.float64)
 
 
 @pytest.mark.parametrize("kind", [*FUNCTIONS, "softplus", "elu", "leaky_relu"])

@@ -19,13 +19,11 @@ from partition.cli.common import advancing
 
 def progress(capsys, epochs, seconds, first=1):
     """The lines, without the heading, of a run whose epochs take so many seconds each."""
-    now = [0.0]
-    manifest = SimpleNamespace(name="g\x1b[2J")
-    source = SimpleNamespace(stored=SimpleNamespace(manifest=manifest), partition=None)
-    kernel, config = SimpleNamespace(name="scipy", threads=1), {"train": {"epochs": epochs}}
-    runtime = SimpleNamespace(everyone=SimpleNamespace(size=2), kernel=kernel)
-    facts = {"config": from_table(config), "source": source, "runtime": runtime}
-    problem = SimpleNamespace(**facts, warnings=(), machine=())
+    now, one = [0.0], SimpleNamespace
+    source = one(stored=one(manifest=one(name="g\x1b[2J")), partition=None)
+    runtime = one(everyone=one(size=2), kernel=one(name="scipy", threads=1))
+    facts = {"config": from_table({"train": {"epochs": epochs}}), "warnings": (), "machine": ()}
+    problem = one(source=source, runtime=runtime, **facts)
     with Progress(problem, quiet=False, clock=lambda: now[0]) as shown:
         for epoch in range(first, epochs + 1):
             now[0] += seconds
@@ -46,9 +44,7 @@ def test_lines_come_at_growing_intervals_with_what_is_left(capsys):
     assert 100 < len(lines) < 200
     epochs = [int(line.split()[1].partition("/")[0]) for line in lines]
     pauses = [later - earlier for earlier, later in pairwise(epochs)][:-1]
-    assert pauses[0] == 10
-    assert all(later >= earlier for earlier, later in pairwise(pauses))
-    assert pauses[-1] == 600
+    assert (pauses[0], pauses[-1], pauses) == (10, 600, sorted(pauses))
     assert lines[1].endswith("loss 1.5000  val 0.500  0.5000 s  13:53:14 left")
 
 
@@ -98,24 +94,14 @@ def scalars(folder):
     return found
 
 
-def record_of(path, *numbers):
-    write = Recorder(str(path), ("csv",), 0)
-    write("start")
-    for number in numbers:
-        write("epoch", **line(number))
-    write.close()
-    write.check()
-
-
 def test_a_run_that_goes_on_has_every_epoch_once(tmp_path):
     pytest.importorskip("tensorboardX")
-    path = tmp_path / "run.jsonl"
-    record_of(path, 1, 2, 3, 4)
-    for until in (2, 3):  # from a checkpoint after the second epoch, then after the third
-        write = Recorder(str(path), ("csv", "tensorboard"), until)
-        write("resume", epoch=until)
+    # From a checkpoint after the second epoch, then after the third.
+    for until, event, logs in ((0, "start", ["csv"]), *((k, "resume", LOGS) for k in (2, 3))):
+        write = Recorder(str(tmp_path / "run.jsonl"), tuple(logs), until)
+        write(event, epoch=until)
         for number in range(until + 1, 6):
-            write("epoch", **line(number, val_accuracy=until))
+            write("epoch", **line(number, **({"val_accuracy": until} if until else {})))
         write.close()
         write.check()
     rows = list(csv.DictReader((tmp_path / "epochs.csv").open()))
@@ -129,8 +115,7 @@ def test_a_run_that_goes_on_has_every_epoch_once(tmp_path):
 
 
 def test_names_of_logs(monkeypatch):
-    assert parse_logs("") == ()
-    assert parse_logs("csv") == ("csv",)
+    assert [parse_logs(text) for text in ("", "csv")] == [(), ("csv",)]
     if LOGS.available()["tensorboard"] is None:
         assert parse_logs(" csv, tensorboard ") == ("csv", "tensorboard")
     refuses("named twice", parse_logs, "csv,csv")
@@ -139,5 +124,4 @@ def test_names_of_logs(monkeypatch):
     for name in [name for name in sys.modules if name.startswith("tensorboardX.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delitem(sys.modules, "gcnmpi.run.logs.tensorboard", raising=False)
-    caught = refuses("needs the Python package 'tensorboardX", parse_logs, "tensorboard")
-    assert caught.hint == "pip install '.[tensorboard]' in a checkout"
+    refuses("needs the Python package 'tensorboardX", parse_logs, "tensorboard")

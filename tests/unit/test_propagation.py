@@ -1,18 +1,17 @@
 """Options of methods, and the files that they name, before MPI starts."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from refusals import refuses
-from small_graphs import from_arcs
+from small_graphs import from_arcs, make_folder
 
 from gcnmpi.layout.runtime import Source
 from gcnmpi.options.methods import METHODS
 from gcnmpi.propagation.checks import predictions_of, weights_of
 from gcnmpi.propagation.memory import memory
 from gcnmpi.propagation.settings import asked_for
-from partition.graph.store import open_graph, write_graph
+from partition.graph.store import open_graph
+from partition.importing.synthetic import sbm
 
 
 def test_options_and_keys_are_told_apart(tmp_path):
@@ -21,8 +20,7 @@ def test_options_and_keys_are_told_apart(tmp_path):
     assert (asked.config.scheme.exchange, asked.config.dtype) == ("rows", "float32")
     assert (asked.config.graph.normalize, asked.config.graph.direction) == ("none", "in")
     typed = asked_for("embed", values={"weights": [1, 2.5], "graph.direction": "out"})
-    assert typed.options.weights == (1.0, 2.5)
-    assert typed.config.graph.direction == "out"
+    assert (typed.options.weights, typed.config.graph.direction) == ((1.0, 2.5), "out")
     # A method has its own matrix and dtype until they are given.
     methods = "laplacian-eigenvectors", "sgc"
     assert [asked_for(name).config.dtype for name in methods] == ["float64", "float32"]
@@ -55,8 +53,7 @@ def test_mistakes_in_words():
 
 @pytest.fixture
 def stored(tmp_path):
-    write_graph(tmp_path / "g.graph", from_arcs(4, [(0, 1), (1, 2)]), source={})
-    return open_graph(tmp_path / "g.graph")
+    return open_graph(make_folder(tmp_path / "g.graph", from_arcs(4, [(0, 1), (1, 2)])))
 
 
 def test_weights_of_vertices(stored, tmp_path):
@@ -81,12 +78,8 @@ OPTIONS = {"appnp": ["predictions={}"], "correct-and-smooth": ["predictions={}"]
 @pytest.mark.parametrize("written", [True, False])
 @pytest.mark.parametrize("name", list(METHODS))
 def test_every_method_has_a_forecast_of_its_memory(tmp_path, name, written):
-    edges = [(i, (i + 1) % 40) for i in range(40)]
-    graph = from_arcs(40, [*edges, *((b, a) for a, b in edges)])
-    labels, features = np.arange(40, dtype=np.int32) % 3, np.ones((40, 5), np.float32)
-    graph = dataclasses.replace(graph, labels=labels, features=features)
-    write_graph(tmp_path / "g.graph", graph, source={})
-    stored = open_graph(tmp_path / "g.graph")
+    graph = sbm(40, 3, degree=2, features=5)
+    stored = open_graph(make_folder(tmp_path / "g.graph", graph))
     np.save(tmp_path / "p.npy", np.ones((40, 3)))
     settings = [text.format(tmp_path / "p.npy") for text in OPTIONS.get(name, [])]
     asked = asked_for(name, [*settings, *(["dimension=8"] if name == "embed" else [])])

@@ -79,8 +79,7 @@ def test_a_reduction_is_a_ring_or_doubling(case_of):
 @pytest.mark.parametrize("name", sorted(shipped_machines()))
 def test_published_machines_have_sources_and_a_network(name):
     machine, facts = read_machine(name)
-    assert facts["sources"]
-    assert facts["assumed"]
+    assert all(facts[key] for key in ("sources", "assumed"))
     for network in networks_of(facts["network"], 300, machine.bandwidth_inter):
         source, target = np.divmod(np.arange(300 * 7), 7)
         links = network.links(source, target)

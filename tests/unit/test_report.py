@@ -52,18 +52,14 @@ def test_keys_that_differ_are_columns_and_seeds_have_a_mean(tmp_path, capsys):
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[1][:4] == ["run", "train.lr", "train.seed", "MB/epoch"]
     assert lines[3][:3] == ["lr=0.1/seed-1", "0.1", "1"]
-    heading = "mean ± standard deviation of runs that differ in seed or split only:"
-    place = lines.index(heading.split())
-    assert lines[place + 1 :] == [
+    assert lines[-3:] == [
         ["train.lr", "runs", "best", "val", "its", "test"],
-        ["0.1", "2", "0.500", "±", "0.354", "0.500", "±", "0.354"],
-        ["0.5", "2", "0.500", "±", "0.000", "0.500", "±", "0.000"],
-    ]
+        ["0.1", "2", *["0.500", "±", "0.354"] * 2], ["0.5", "2", *["0.500", "±", "0.000"] * 2],
+    ]  # fmt: skip
     print_runs([tmp_path], as_json=True)
     rows = json.loads(capsys.readouterr().out)
     assert [row["group"] for row in rows] == [1, 1, 2, 2]
-    assert rows[0]["train.lr"] == 0.1
-    assert rows[1]["best_test_mean"] == 0.5
+    assert (rows[0]["train.lr"], rows[1]["best_test_mean"]) == (0.1, 0.5)
     assert rows[1]["best_test_deviation"] == pytest.approx(0.5**1.5)
     print_runs([tmp_path], as_csv=True)
     table = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
@@ -112,9 +108,7 @@ def test_a_folder_stands_for_all_runs_below_it(tmp_path, capsys):
     print_runs([tmp_path / "a", tmp_path / "a/one"], as_csv=True)
     out, err = capsys.readouterr()
     lines = list(csv.DictReader(io.StringIO(out)))
-    assert [line["run"] for line in lines][-2:] == [
-        str(tmp_path / n) for n in ("a/one", "a/one/before")
-    ]
+    assert [line["run"][-6:] for line in lines][-2:] == ["/a/one", "before"]
     assert {line["loss"] for line in lines} == {"1.5"}
     assert "dead: the run did not finish" in err
     assert "bad is damaged: bytes_sent is ['many'], not one number a rank" in err
@@ -143,29 +137,27 @@ def test_errors_by_lead_are_printed(tmp_path, capsys):
     assert row["test_mae_by_lead"] == [0.125, 0.25, None]
 
 
-@pytest.mark.parametrize(
-    ("part", "says"),
-    [
-        ({"end": {"leads": {"test": {"mae": 3}}}}, "leads has 3, not one number a lead"),
-        ({"end": {"seconds_per_epoch": "fast"}}, "seconds_per_epoch is 'fast'"),
-        ({"end": {"messages_sent": [1, [2]]}}, "messages_sent is [1, [2]], not one number a rank"),
-        ({"end": {"bytes_sent": [10**400]}}, "too large"),
-        ({"epoch": {"loss": True}}, "no epoch"),
-        ({"epoch": {"val_accuracy": {}}}, "no metrics"),
-        ({"config": {}}, "its record has no 'dtype'"),
-    ],
-)
-def test_damaged_fields_are_told_in_one_line(tmp_path, part, says):
-    run = write_run(tmp_path / "run", **part)
-    caught = refuses(".", print_runs, [run])
-    assert says in caught.message
+DAMAGED = [
+    ({"end": {"leads": {"test": {"mae": 3}}}}, "leads has 3, not one number a lead"),
+    ({"end": {"seconds_per_epoch": "fast"}}, "seconds_per_epoch is 'fast'"),
+    ({"end": {"messages_sent": [1, [2]]}}, "messages_sent is [1, [2]], not one number a rank"),
+    ({"end": {"bytes_sent": [10**400]}}, "too large"),
+    ({"epoch": {"loss": True}}, "no epoch"),
+    ({"epoch": {"val_accuracy": {}}}, "no metrics"),
+    ({"config": {}}, "its record has no 'dtype'"),
+]
+
+
+def test_damaged_fields_are_told_in_one_line(tmp_path):
+    for number, (part, says) in enumerate(DAMAGED):
+        run = write_run(tmp_path / str(number), **part)
+        assert says in refuses(".", print_runs, [run]).message
 
 
 def test_escapes_of_a_record_do_not_reach_the_terminal(tmp_path, capsys):
     print_runs([write_run(tmp_path / "a\x1b[2J", graph="g\x1b[31m"), write_run(tmp_path / "b")])
     out = capsys.readouterr().out
-    assert "\x1b" not in out
-    assert r"g\x1b[31m" in out
+    assert ("\x1b" in out, r"g\x1b[31m" in out) == (False, True)
 
 
 def test_the_plot_of_curves(tmp_path):
@@ -175,9 +167,6 @@ def test_the_plot_of_curves(tmp_path):
     text = (tmp_path / "c.svg").read_text()
     for words in ("epoch", "training loss", "validation accuracy", "one"):
         assert f"<!-- {words} -->" in text
-    for name, says in (
-        ("c.txt", "not a name for a figure"),
-        ("one/run.jsonl/c.png", "cannot write"),
-    ):
+    for name, says in (("c.txt", "not a name for a"), ("one/run.jsonl/c.png", "cannot write")):
         refuses(says, print_runs, [tmp_path / "nowhere"], plot=tmp_path / name)
     refuses("exclude each other", print_runs, runs, as_csv=True, as_json=True)

@@ -11,6 +11,7 @@ import pytest
 from axes import ALL
 from refusals import raising, refuses
 from small_arcs import SmallRun, check_oracle
+from stored_graphs import store
 
 from gcnmpi.core.timing import Phases
 from gcnmpi.kernels.host.scipy_ import SciPyKernel
@@ -21,7 +22,7 @@ from gcnmpi.options.memory import Residences
 from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Candidate, Setting
-from partition.graph.store import open_graph, write_graph
+from partition.graph.store import open_graph
 from partition.importing.synthetic import rmat
 
 pytestmark = pytest.mark.slow
@@ -46,14 +47,12 @@ NETWORKS = {
     "transformer": {"hidden": [6], "root_weight": False, "bias": False, "dropout": 0.2},
     "transformer arcs": {
         "hidden": [6, 6], "heads": 2, "beta": True, "arc_features": True, "attention_dropout": 0.3,
-        "norm": "layer", "residual": "identity",
-    },
+        "norm": "layer", "residual": "identity"},
     "gatedgcn arcs": {"hidden": [6, 6], "arc_features": True, "linear_after": True},
     "pna towers": {
         "hidden": [6], "towers": 2, "arc_features": True, "pre_layers": 2, "post_layers": 2,
         "scalers": "attenuation+linear+inverse_linear", "aggregators": "sum+std",
-        "residual": "linear",
-    },
+        "residual": "linear"},
     "mgn": {"hidden": [8], "layers": 3},
     "mgn mean": {"hidden": [6], "mlp_layers": 1, "reduction": "mean", "activation": "prelu"},
     "sage several": {"hidden": [6], "aggregation": "mean+max", "normalize_output": True},
@@ -70,8 +69,7 @@ def run_of(case, every=0, again=(), written=(), first=0, folder=None, **options)
 
 def numbers_of(run):
     """The gradient of two epochs, running moments, and what an evaluation gives."""
-    first, second = run.gradient(), run.gradient()
-    return first, second, run.model.parameters.flat, run.model.evaluate()
+    return run.gradient(), run.gradient(), run.model.parameters.flat, run.model.evaluate()
 
 
 @pytest.mark.parametrize("blocks", [False, True])
@@ -110,10 +108,8 @@ def test_the_oracle_gives_the_same(case, kernel, monkeypatch):
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("residences") / "g.graph"
     graph = rmat(13, 1 << 16, features=64, classes=8)
-    write_graph(folder, graph, source={})
-    return folder
+    return store(tmp_path_factory.mktemp("residences") / "g.graph", graph)
 
 
 def planned(path, memory, scratch="", **model):
@@ -135,8 +131,7 @@ def test_rows_stay_as_memory_has_room_for_them(path, monkeypatch):
         limit = int(least.memory + share * (whole.memory - least.memory))
         left, cost = planned(path, f"{limit}B")
         told = Residences.told(left)
-        assert told.again == {3}
-        assert told.first % 512 == 0
+        assert (told.again, told.first % 512) == ({3}, 0)
         assert limit - 512 * 64 * 4 < cost.memory <= limit
         assert whole.seconds < cost.seconds < before.seconds
         before = cost
@@ -161,9 +156,8 @@ def test_the_least_is_what_it_says_and_less_memory_takes_more_time(path):
             assert cost.memory <= share * whole.memory
             assert cost.seconds >= before
             before = cost.seconds
-        error = refuses(
-            r"a rank needs [0-9]+MB at least", planned, path, "1MB", scratch, norm="batch"
-        )
+        says = r"a rank needs [0-9]+MB at least"
+        error = refuses(says, planned, path, "1MB", scratch, norm="batch")
         assert ("train.scratch=FOLDER" in str(error)) == (not scratch)
         least = error.hint.split("train.memory=")[1].split(",")[0]
         left, cost = planned(path, least, scratch, norm="batch")

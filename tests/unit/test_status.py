@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -106,17 +107,14 @@ def test_of_a_job(folder, capsys, records, answers, state, says):
     assert says.replace("FOLDER", str(run)) in said(run, capsys)
 
 
-@pytest.mark.parametrize(
-    ("past", "says"), [("TIMEOUT|0:0", "TIMEOUT"), ("CANCELLED by 5|0:0", "CANCELLED (by 5)")]
-)
-def test_of_a_partition_that_could_not_be_made(folder, capsys, past, says):
-    sacct = f"case $* in *=6*) echo '{past}';; *) echo 'CANCELLED|0:0';; esac"
+def test_of_a_partition_that_could_not_be_made(folder, capsys):
+    sacct = "case $* in *=6*) echo 'CANCELLED by 5|0:0';; *) echo 'CANCELLED|0:0';; esac"
     run = folder([], jobs=(6, 7), squeue="true", sacct=sacct)
     for name in (PARTITION_SCRIPT, "slurm-6.out"):
         (run / name).touch()
     found, text = status(run), said(run, capsys)
     assert (found["state"], found["log"]) == ("failed", str(run / "slurm-6.out"))
-    assert f"job 6, which was to make the partition: {says}" in text
+    assert "job 6, which was to make the partition: CANCELLED (by 5)" in text
     assert f"see {run / 'slurm-6.out'}" in text
 
 
@@ -124,9 +122,8 @@ def test_without_slurm(folder, tmp_path, capsys, monkeypatch):
     """The lock in the folder decides."""
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     run = folder(["start", "one", "three"], age=3)
-    found = status(run)
-    assert (found["state"], found["epoch"]) == ("interrupted", 3)
-    assert found["seconds_left"] is None
+    found = [status(run)[name] for name in ("state", "epoch", "seconds_left")]
+    assert found == ["interrupted", 3, None]
     text = said(run, capsys)
     assert "epoch 3 of 10, loss 0.5000, val 0.250, 4 s per epoch" in text
     assert "no process runs it any more; the same command starts over" in text
@@ -135,8 +132,7 @@ def test_without_slurm(folder, tmp_path, capsys, monkeypatch):
     assert "left" not in text
     with folder_lock(run, "gcnmpi train"):
         text = said(run, capsys)
-    assert "running" in text
-    assert "gcnmpi train (host " in text
+    assert re.search(r"running(.|\n)*gcnmpi train \(host ", text)
     (run / "run.jsonl").write_text("")  # it has been made, and nothing has been written to it
     with folder_lock(run, "gcnmpi train"):
         assert "loading" in said(run, capsys)
@@ -160,9 +156,8 @@ def test_only_a_run_that_runs_can_be_asked_to_stop(folder, tmp_path, monkeypatch
 
 
 def test_a_run_on_another_host_whose_lock_is_not_seen_may_have_long_epochs(folder, monkeypatch):
-    one, three = RECORDS["one"], RECORDS["three"]
-    monkeypatch.setitem(RECORDS, "long", one | {"seconds": 100.0})
-    monkeypatch.setitem(RECORDS, "longer", three | {"seconds": 100.0, "time": NOW + 400})
+    for name, of, change in (("long", "one", {}), ("longer", "three", {"time": NOW + 400})):
+        monkeypatch.setitem(RECORDS, name, RECORDS[of] | {"seconds": 100.0} | change)
     for records, running, interrupted in (
         (["start", "one", "three"], 50, 70),  # epochs of 4 s
         (["start", "long"], 250, 310),  # one of 100 s
@@ -180,10 +175,8 @@ def test_a_run_on_another_host_whose_lock_is_not_seen_may_have_long_epochs(folde
 # The advice of the doctor on each of its findings.
 
 SEAT = Seat(0, "a", "Open MPI 5", "1.0", (0, 1, 2, 3), 4, (), None, 8 << 30, True)
-GOOD = [
-    replace(SEAT, rank=rank, host="ab"[rank // 2], cores=(2 * (rank % 2), 2 * (rank % 2) + 1))
-    for rank in range(4)
-]
+PLACES = (("a", (0, 1)), ("a", (2, 3)), ("b", (0, 1)), ("b", (2, 3)))
+GOOD = [replace(SEAT, rank=k, host=host, cores=of) for k, (host, of) in enumerate(PLACES)]
 
 
 def link(hosts, seconds=2e-6, rate=1e10):
@@ -220,7 +213,5 @@ def test_the_advice_on_each_finding():
         (GOOD, links, False, "c to d: 1000 MB/s, others 10000", ""),
     ):
         ((found, text, advice),) = told(seats, among, need=2 << 30)
-        assert found == problem
-        assert says in text
-        assert advises in advice
+        assert (found, says in text, advises in advice) == (problem, True, True)
         assert advice

@@ -7,6 +7,7 @@ from math import prod
 import numpy as np
 import pytest
 from refusals import refuses
+from stored_graphs import graph_of
 
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.layout.place import Place
@@ -16,7 +17,6 @@ from gcnmpi.schemes.forecast import Dense, Facts, Span, Sparse
 from gcnmpi.schemes.tensor3d import ENTRY, parts_needed
 from gcnmpi.schemes.tensor3d_forecast import make_forecast
 from partition.graph.aggregation import aggregation_matrix
-from partition.graph.graph import Graph
 
 N = 23
 PARTS = [5, 0, 7, 1, 2, 8]
@@ -105,9 +105,8 @@ def test_volumes_and_work_by_hand():
 
 
 def test_grids():
-    found = ENTRY.variants(Tensor3DOptions(chunks=3), 4)
-    assert {one.grid for one in found} == {"1x1x4", "1x4x1", "4x1x1", "1x2x2", "2x1x2", "2x2x1"}
-    assert {one.chunks for one in found} == {3}
+    found = {(one.grid, one.chunks) for one in ENTRY.variants(Tensor3DOptions(chunks=3), 4)}
+    assert found == {(g, 3) for g in ("1x1x4", "1x4x1", "4x1x1", "1x2x2", "2x1x2", "2x2x1")}
     assert forecast("2x3x4").grid == (4, 2, 3)
     for grid in ("2x2", "2x2x2x1", "2xax2", "2x2x3"):
         refuses(r"scheme\.grid", parts_needed, Tensor3DOptions(grid=grid), 8)
@@ -118,13 +117,10 @@ def test_grids():
 def test_balance_of_blocks(loops):
     rng = np.random.default_rng(1)
     dense = rng.random((N, N)) < 0.2
-    indptr = np.concatenate(([0], np.cumsum(dense.sum(axis=1))))
-    graph = Graph(indptr, np.nonzero(dense)[1].astype(np.int32))
+    graph = graph_of(dense)
     matrix = aggregation_matrix(graph, "out", loops, "none").toarray() != 0
     orders = [Ordering(N, rng.permutation(N)) for _ in range(2)]
-    at = [
-        np.searchsorted(one.cuts(parts), one.positions(ends), side="right") - 1
-        for one, parts, ends in zip(orders, (3, 5), np.nonzero(matrix), strict=True)
-    ]
+    axes = zip(orders, (3, 5), np.nonzero(matrix), strict=True)
+    at = [np.searchsorted(o.cuts(parts), o.positions(ends), "right") - 1 for o, parts, ends in axes]
     expected = np.bincount(np.ravel_multi_index(at, (3, 5)), minlength=15)
     assert block_balance(graph, *orders, 3, 5, loops) == expected.max() / expected.mean()

@@ -4,15 +4,23 @@ A part is own vertices, the halo that their edges come from, and these edges. Ev
 as the page tells: with a tuple, and with one matrix of which the first rows are kept.
 """
 
+import contextlib
+import gc
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from stored_graphs import graph_of
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn = pytest.importorskip("torch_geometric.nn", reason="PyTorch Geometric is not installed")
 
-from gcnmpi.torch.alone import alone  # noqa: E402 (imports PyTorch)
+from gcnmpi.torch.agreement import Agreement  # noqa: E402 (imports PyTorch)
+from gcnmpi.torch.alone import alone  # noqa: E402
+from gcnmpi.torch.objects import _induced, _some  # noqa: E402
+from partition.graph.arc_data import ArcData  # noqa: E402
 
 N, D = 60, 6
 PAGE = Path(__file__).parents[2] / "docs" / "pytorch.md"
@@ -77,10 +85,7 @@ def same(found, expected):
     return found.shape == expected.shape and torch.allclose(found, expected, atol=1e-5)
 
 
-def linear(i, o):
-    return torch.nn.Linear(i, o)
-
-
+linear = torch.nn.Linear
 NO_LOOPS = {"add_self_loops": False}
 PLAIN = {"normalize": False}
 # Name → arguments, keywords, and what it is called with besides x and the edges.
@@ -134,17 +139,15 @@ def works(part, name, case):
     arguments, keywords, *wanted = case
     arguments = [part.degrees if argument is None else argument for argument in arguments]
     conv = getattr(nn, name)(*arguments, **keywords).eval()
-    expected, found = part.result(conv, "whole", wanted), []
+    expected, found = part.result(conv, "whole", wanted), dict.fromkeys(HOW, False)
     for how in HOW:
-        try:
-            found.append(same(part.result(conv, how, wanted), expected))
-        except Exception:
-            found.append(False)  # it does not take this
-    return dict(zip(HOW, found, strict=True)), conv
+        with contextlib.suppress(Exception):  # it does not take this
+            found[how] = same(part.result(conv, how, wanted), expected)
+    return found, conv
 
 
 def test_the_page_says_how_each_layer_is_called(part):
-    rows = [line.split(" | ") for line in PAGE.read_text(encoding="utf-8").splitlines()]
+    rows = [line.split(" | ") for line in PAGE.read_text("utf-8").splitlines()]
     told = [re.findall(r"`(\w+Conv\w*|APPNP)`", row[1]) for row in rows if len(row) == 2]
     documented = [names for names in told if len(names) > 2]
     found = {how: [] for how in (*HOW, "changed", "neither")}
@@ -180,25 +183,21 @@ def test_modules_that_look_at_other_rows_are_named(part, module):
 
     def result(x):
         torch.manual_seed(3)
-        given = (
-            [x] * 3 if attention else [[x, x]] if isinstance(module, nn.JumpingKnowledge) else [x]
-        )
-        return out_of(module(*given))
+        jumps = isinstance(module, nn.JumpingKnowledge)
+        return out_of(module(*([x] * 3 if attention else [[x, x]] if jumps else [x])))
 
     whole, own = result(part.x), result(part.x[part.own])
     alike = len(whole) == N and same(own, whole[part.own])
     lines = list(alone(torch.nn.Sequential(module)))
     assert bool(lines) != alike
-    for line in lines:
-        assert line.startswith("0")
-        assert "\n" not in line
+    assert all(line.startswith("0") and "\n" not in line for line in lines)
 
 
 def test_models_and_layers_are_told_once_and_by_name():
     net = torch.nn.ModuleDict({
         "gat": nn.GATConv(D, 4, dropout=0.6), "sage": nn.SAGEConv(D, 4, aggr="mean"),
         "whole": nn.GraphSAGE(D, 4, num_layers=2), "one": nn.GraphSAGE(D, 4, num_layers=1),
-        "gps": nn.GPSConv(D, nn.GINConv(torch.nn.Linear(D, D)), dropout=0.5),
+        "gps": nn.GPSConv(D, nn.GINConv(linear(D, D)), dropout=0.5),
         "types": nn.HeteroBatchNorm(D, 2), "pool": nn.TopKPooling(D),
     })  # fmt: skip
     assert [line.split(" ")[:2] for line in alone(net)] == [
@@ -209,3 +208,68 @@ def test_models_and_layers_are_told_once_and_by_name():
     assert line.startswith("mlp.1: BatchNorm1d ")
     (line,) = alone(nn.PairNorm())
     assert line.startswith("the model: PairNorm ")
+
+
+# Numbers by which ranks compare weights, and a part of a graph to verify.
+
+
+class Spoken:
+    """The ranks of a run, of which one is here: what it says is kept."""
+
+    comm = SimpleNamespace(size=2, rank=0)
+
+    def sums(self, numbers):
+        self.numbers = numbers
+        return [2 * number for number in numbers]
+
+
+def spoken(agreement, ranks, weights):
+    loss = sum((k * weight.square()).sum() for k, weight in enumerate(weights, 1))
+    agreement.sum((), loss, "mean")
+    return np.array(ranks.numbers)
+
+
+def weights_of(seed):
+    torch.manual_seed(seed)
+    return [torch.randn(4, requires_grad=True) for _ in range(3)]
+
+
+def test_weights_at_the_addresses_of_an_earlier_model_are_compared_in_their_own_order():
+    """Which address a rank gives to a tensor is its own affair."""
+    ranks, earlier, later = Spoken(), weights_of(0), weights_of(1)
+    expected = spoken(fresh := Agreement(ranks, ()), ranks, later)
+    spoken(agreement := Agreement(ranks, ()), ranks, earlier)
+    addresses = reversed(fresh._known)  # in another order than they are found in
+    agreement._known = dict(zip(addresses, agreement._known.values(), strict=True))
+    del earlier
+    gc.collect()
+    agreement._calls.clear()  # so that it compares in the next call
+    np.testing.assert_array_equal(spoken(agreement, ranks, later), expected)
+
+
+@pytest.mark.parametrize("count", [1, 20, 60, 100])
+def test_a_part_has_all_arcs_among_its_vertices(count):
+    random, n = np.random.default_rng(0), 60
+    dense = random.random((n, n)) * (random.random((n, n)) < 0.05)
+    arcs = np.count_nonzero(dense)
+    graph = graph_of(
+        dense,
+        features=random.random((n, 3)).astype(np.float32),
+        labels=random.integers(0, 3, n).astype(np.int32),
+        masks={"train": np.arange(n) < 30, "val": np.arange(n) >= 30},
+        arc_data=ArcData(np.arange(arcs, dtype=np.float32)[:, None]),
+    )
+    chosen = _some(graph, count)
+    assert len(chosen) == min(n, count)
+    assert (np.diff(chosen) > 0).all()
+    found = _induced(graph, chosen)
+    part, numbers = np.zeros((2, len(chosen), len(chosen)))
+    part[tuple(found["edge_index"])] = found["edge_weight"]
+    numbers[tuple(found["edge_index"])] = found["arc_features"][:, 0] + 1
+    whole = np.zeros((n, n))
+    whole[np.nonzero(dense)] = np.arange(arcs) + 1
+    np.testing.assert_array_equal(part, dense[np.ix_(chosen, chosen)])
+    np.testing.assert_array_equal(numbers, whole[np.ix_(chosen, chosen)])
+    np.testing.assert_array_equal(found["x"], graph.features[chosen])
+    np.testing.assert_array_equal(found["y"], graph.labels[chosen])
+    assert ("train_mask" in found) == bool((chosen < 30).any())

@@ -67,21 +67,17 @@ CASES = {
     "rollout": lambda: rollout(PLAIN, name="gcn", hidden=[6], norm="batch", dropout=0.4),
     "rollout of frames": lambda: rollout(FRAMES, name="sage", hidden=[4], dropout=0.3),
     "rollout of differences": lambda: rollout(
-        replace(FRAMES, difference=True, rollout_gradient="last"), name="gcn", hidden=[4]
-    ),
+        replace(FRAMES, difference=True, rollout_gradient="last"), name="gcn", hidden=[4]),
     "differences": lambda: rollout(
-        Frames(1, 2, 1, history=2, horizon=3, difference=True), name="gcn", hidden=[4]
-    ),
+        Frames(1, 2, 1, history=2, horizon=3, difference=True), name="gcn", hidden=[4]),
     "rollout of arcs": lambda: rollout(PLAIN, name="mgn", hidden=[4, 4]),
     "recurrent": lambda: rollout(SEVERAL, name="gconvgru", hidden=[4, 3], filter_size=3),
     "recurrent rollout": lambda: rollout(FRAMES, name="gconvgru", hidden=[4], dropout=0.3),
     "diffusion": lambda: rollout(SEVERAL, name="dcrnn", hidden=[4], filter_size=3, dropout=0.2),
     "convolution over time": lambda: rollout(
-        SEVERAL, name="stgcn", hidden=[4], kernel_size=2, norm="batch", dropout=0.2
-    ),
+        SEVERAL, name="stgcn", hidden=[4], kernel_size=2, norm="batch", dropout=0.2),
     "rollout of attention": lambda: rollout(
-        PLAIN, name="gat", hidden=[4], heads=2, attention_dropout=0.4, arc_features=True
-    ),
+        PLAIN, name="gat", hidden=[4], heads=2, attention_dropout=0.4, arc_features=True),
 }  # fmt: skip
 
 
@@ -96,11 +92,9 @@ def test_a_rollout_by_a_loop():
     """Without dropout: each step is the network itself, on frames that are put together by hand."""
     network = network_of(model_of(hidden=[4]), D, CLASSES)
     assert rolled_out(network, Frames(0, D, CLASSES)) is network  # of one step
-    frames = replace(FRAMES, difference=True)
-    settings = {"name": "sage", "hidden": [4]}
+    frames, settings = replace(FRAMES, difference=True), {"name": "sage", "hidden": [4]}
     run = SmallRun(settings, network=rollout(frames, **settings))
-    of_step = replace(frames.step, difference=False)
-    step = rollout(of_step, **settings)
+    step = rollout(replace(frames.step, difference=False), **settings)
     static, given, window = run.x[:, :1], run.x[:, 5:], [run.x[:, 1:3], run.x[:, 3:5]]
     expected = []
     for number in range(3):
@@ -125,9 +119,7 @@ def test_a_gate_that_is_open_keeps_the_state(name):
 def test_names_and_shapes_are_those_of_pytorch_geometric_temporal():
     found = stored_shapes(rollout(SEVERAL, name="gconvgru", hidden=[4], filter_size=2))
     gates = [f"recurrent.conv_{of}_{gate}" for gate in "zrh" for of in "xh"]
-    own = {
-        f"{gate}.{rest}" for gate in gates for rest in ("lins.0.weight", "lins.1.weight", "bias")
-    }
+    own = [f"{gate}.{of}" for gate in gates for of in ("lins.0.weight", "lins.1.weight", "bias")]
     assert {*found} == {"linear.weight", "linear.bias", *own}
     assert found["recurrent.conv_x_r.lins.1.weight"] == (4, 3)
     found = stored_shapes(rollout(SEVERAL, name="dcrnn", hidden=[4], filter_size=3))
