@@ -146,7 +146,7 @@ def graphs(scratch: Path) -> Iterator[Path]:
 
 
 def partition(*words: Any) -> None:
-    """Call gcn-partition."""
+    """Run gcn-partition with these words; raise if it fails."""
     line = [sys.executable, "-m", "partition", *map(str, words)]
     subprocess.run(line, check=True, stdout=subprocess.DEVNULL)
 

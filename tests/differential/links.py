@@ -72,7 +72,7 @@ def graphs(scratch: Path) -> Iterator[Path]:
 
 
 def problem(folder: Path, graph: Graph, name: str) -> LinkProblem:
-    """A case."""
+    """The problem of a case, with the pairs of the folder."""
     table = {"dtype": "float64", "model": {"hidden": [8, 6]}, "task": CASES[name]}
     config = from_table(table)
     return LinkProblem(graph, read_pairs(folder, config.task.pairs), "in", config)

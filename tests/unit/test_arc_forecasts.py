@@ -21,12 +21,17 @@ N, K = 400, 4
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
     graph = sbm(N, 3, degree=7, features=5)
-    graph = replace(graph, arc_data=ArcData(np.ones((graph.nnz, 6), np.float32)))
+    numbers = np.arange(graph.nnz, dtype=np.int32)
+    data = ArcData(
+        np.ones((graph.nnz, 6), np.float32), numbers % 5 - 1, {"train": numbers % 2 == 0}
+    )
+    graph = replace(graph, arc_data=data)
     return open_graph(store(tmp_path_factory.mktemp("forecasts") / "g.graph", graph, K))
 
 
-def case_of(stored, **model):
-    config, partition = from_table({"model": model}), read_partition(stored.path, f"rp-{K}")
+def case_of(stored, task=(), **model):
+    config = from_table({"task": dict(task), "model": model})
+    partition = read_partition(stored.path, f"rp-{K}")
     candidate = Candidate(config.scheme, {}, K, partition)
     return Setting(stored, config, Machine(), 16).case(candidate, K)
 
@@ -42,3 +47,11 @@ def test_arcs_have_keys_where_they_are_dropped(stored, monkeypatch, name, drops)
     monkeypatch.setattr(type(case.program), "drops_entries", False)
     keys = {8 * drops * case.rows(rank, entries) for rank in range(K)}
     assert needed - memory(case) in keys
+
+
+def test_the_arcs_that_train_are_counted(stored):
+    data = stored.graph.arc_data
+    share = np.mean(data.masks["train"] & (data.labels >= 0))
+    for rank in range(K):
+        case = case_of(stored, {"on": "arcs"}, name="mgn", hidden=[6])
+        assert case.train_rows(rank) == round(case.arcs(rank)[2] * share) > 0
