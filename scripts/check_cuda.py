@@ -44,8 +44,7 @@ PATIENCE = 180  # seconds for a wheel
 NVRTC = {"CUDA 12": "nvidia-cuda-nvrtc-cu12==12.9.86", "CUDA 13": "nvidia-cuda-nvrtc==13.5.37"}
 CUPY = ("cupy-cuda12x==13.6.0", "cupy-cuda12x==14.2.0", "cupy-cuda13x==14.2.0")
 # Files of tests/unit that launch every kernel.
-EMULATED = ("kinds", "messages", "norms", "kernels", "neighbours", "arc_kernels",
-            "cupy_pieces")  # fmt: skip
+EMULATED = ("messages", "norms", "kernels", "neighbours", "arc_kernels", "cupy_pieces")
 # Libraries that modules of CuPy are linked to. They are hundreds of megabytes and are not called
 # here, so empty ones stand in for them.
 LINKED = ("libcublas.so.12", "libcublas.so.13", "libcublasLt.so.12", "libcublasLt.so.13",

@@ -29,7 +29,7 @@ spec = importlib.util.spec_from_file_location("gcnmpi.kernels._native", sys.argv
 module = importlib.util.module_from_spec(spec)
 sys.modules[spec.name] = module  # instead of the installed one
 spec.loader.exec_module(module)
-names = ("native", "sampling", "kernels", "kinds", "neighbours", "norms")
+names = ("native", "sampling", "kernels", "arc_kernels", "neighbours", "norms")
 files = [f"tests/unit/test_{name}.py" for name in names]
 raise SystemExit(pytest.main(["-q", "-x", *files]))
 END
