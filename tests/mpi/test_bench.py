@@ -43,6 +43,9 @@ def test_a_calibrated_machine_and_what_is_measured_beside_what_it_predicts(
     given = {"machine": file, "epochs": 2, "json": True, "settings": SCIPY}
     lines = records(mpirun(2, "gcnmpi", *line("bench-schemes", path, **given), timeout=240))
     measured = [one for one in lines if "skipped" not in one]
+    given = {"machine": file, "epochs": 1, "schemes": "p2p", "settings": SCIPY}
+    said = mpirun(2, "gcnmpi", *line("bench-schemes", path, **given), timeout=240).stdout
+    assert {"p2p", "rp-2", "block-2"} <= set(said.split())
     names = {one["partition"] for one in measured if one["scheme"] == "p2p"}
     assert names == {"rp-2", "block-2"}
     for one in measured:

@@ -142,5 +142,6 @@ def test_the_plan_says_what_it_is_of(path):
     facts = json.loads(plan(*words))
     assert facts["batches"] == {"an_epoch": 6, "drawn": 6}
     assert facts["plans"][0]["phases"]["sample"] > 0
-    facts = json.loads(plan(*words, "--groups"))
+    facts, table = json.loads(plan(*words, "--groups")), plan(*words[:-3], *words[-2:], "--groups")
     assert {(one["groups"], one["ranks_of_a_group"]) for one in facts["groups"]} == {(1, 3), (3, 1)}
+    assert all(f" {one['updates']} " in table for one in facts["groups"])

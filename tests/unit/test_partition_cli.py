@@ -78,6 +78,12 @@ def test_tables_have_the_numbers_of_json(tmp_path, monkeypatch):
     run("pairs", path, "--candidates", 150)
     run("samples", path, "--states", states)
     monkeypatch.setenv("COLUMNS", "300")
+    run("compare", path, "--html", tmp_path / "page.html")
+    (row,) = (row for row in as_json("compare", path) if row["name"] == "rp-3")
+    assert f"{row['volume']:,}" in (tmp_path / "page.html").read_text()
+    words = "--model", "block+refined", "--model", "rp", "-k", 3, "--out", tmp_path, "--no-plot"
+    said = run("study", path, *words).stdout
+    assert said.strip() == (tmp_path / "comparison.md").read_text().strip()
     names = (), ("rp-3",), ("links",), ("samples",)
     for words in (("list", path), ("compare", path), *(("info", path, *more) for more in names)):
         said, found = run(*words).stdout, list(counts(as_json(*words)))

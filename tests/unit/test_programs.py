@@ -187,6 +187,9 @@ def test_the_command_tells_what_a_plan_predicts(graph):
     facts = json.loads(run("info", "--program", *words, program=gcnmpi_cli).stdout)
     assert (facts["ranks"], facts["partition"], facts["widths"]) == (4, "rp-4", [20, 16, 3])
     program = facts["program"]
+    said = run("info", "--program", *words[:-1], program=gcnmpi_cli).stdout
+    for entry in program["forward"]:
+        assert not entry.get("received") or f"{entry['received']:,}" in said
     (constant,) = program["constants"]
     assert constant["rows"] == max(read_partition(graph, "rp-4").metrics["in"].recv_rows)
     assert constant["received"] == constant["rows"] * 20 * 4
