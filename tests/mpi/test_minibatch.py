@@ -147,6 +147,7 @@ GROUPED = [
     ("vertex", 4, 1, ()),
     ("attention", 2, 3, ()),
     ("vertex", 2, 2, ("scheme.name=summa", "scheme.grid=1x2")),
+    ("vertex", 2, 2, ("scheme.name=tensor3d", "scheme.grid=2x1x1")),
 ]
 
 
