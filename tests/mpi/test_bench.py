@@ -73,8 +73,9 @@ def test_a_calibrated_machine_and_what_is_measured_beside_what_it_predicts(
 
 def test_benches_of_kernels_epochs_and_exchanges(mpirun, path, tmp_path):
     out, words = tmp_path / "new" / "spmm.jsonl", "--kernels graphblas,scipy --widths 4,20"
-    words = f"bench spmm --rmat 8x6 {words} --rounds 2 --json --out {out}"
-    machine, *lines = records(mpirun(1, "gcnmpi", *words.split()))
+    words = f"bench spmm --rmat 8x6 {words} --rounds 2 --out {out}"
+    said = mpirun(1, "gcnmpi", *words.split()).stdout
+    machine, *lines = [json.loads(one) for one in out.read_text().splitlines()]
     assert machine["threads"] >= 1
     assert machine["cache_bytes"] > 0
     every = {(width, kernel) for width in (4, 20) for kernel in ("graphblas", "scipy")}
@@ -88,10 +89,14 @@ def test_benches_of_kernels_epochs_and_exchanges(mpirun, path, tmp_path):
         assert one["gflops"] == pytest.approx(flops / times["median"] / 1e9)
         bound = one["bytes"]["cached"] / one["bandwidth"]
         assert one["share"]["cached"] == pytest.approx(bound / times["median"])
-    assert [json.loads(one) for one in out.read_text().splitlines()] == [machine, *lines]
-    options = f"{path} --partition rp-2 --rounds 2 --json"
+        assert f"{one['kernel']} {1e3 * times['median']:.3g}" in " ".join(said.split())
+    options = f"{path} --partition rp-2 --rounds 2"
     words = f"bench epoch {options} --beside model.cache_input=false --set kernel=scipy"
-    _, given, changed = records(mpirun(2, "gcnmpi", *words.split()))
+    said = mpirun(2, "gcnmpi", *words.split(), "--out", out).stdout
+    _, given, changed = [json.loads(one) for one in out.read_text().splitlines()[-3:]]
+    for one in (given, changed):
+        assert f"{one['name']} {1e3 * one['seconds']['median']:.3g}" in " ".join(said.split())
+        assert f"spmm {1e3 * one['phases']['spmm']:.3g}" in said
     assert (given["name"], changed["name"]) == ("as given", "model.cache_input=false")
     assert given["orders"][0] == "given"
     assert given["ratio"] == {"median": 1, "low": 1, "high": 1}
@@ -99,7 +104,7 @@ def test_benches_of_kernels_epochs_and_exchanges(mpirun, path, tmp_path):
     # Without the cache: one product with M more, or two, of some width.
     flops = [one["gflops"] * one["seconds"]["median"] for one in (given, changed)]
     assert flops[1] > flops[0]
-    words = f"bench exchange {options} --widths 3,5"
+    words = f"bench exchange {options} --widths 3,5 --json"
     _, *lines = records(mpirun(2, "gcnmpi", *words.split()))
     volume = sum(read_partition(path, "rp-2").metrics["in"].send_rows)
     assert {one["transport"] for one in lines} == set(TRANSPORTS) - {"nccl"}

@@ -105,3 +105,6 @@ def test_mistakes_are_one_line_on_every_rank(jobs, hear_mistakes, mpirun):
     done = mpirun(2, "broken.py", "SIGKILL", 1, call, *words, code=None)
     assert done.returncode not in (0, 2)
     assert not list(path.glob("partitions/*killed.[jn]*"))
+    said = mpirun(2, "gcnmpi", *words).stdout
+    made = read_partition(path, "killed")
+    assert f"volume {made.metrics[made.direction].volume:,} rows" in said

@@ -6,15 +6,17 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from command_line import plan
+from command_line import gcnmpi_cli, plan, run
 from refusals import refuses
 from small_graphs import random_graph
 from stored_graphs import store
 
 from gcnmpi.options.config import load_config
+from gcnmpi.planner.batches import expected_sizes
 from gcnmpi.planner.groups import Groups
 from gcnmpi.planner.machine import LATER, Machine
 from gcnmpi.planner.ranking import Setting, rank_schemes
+from partition.graph.samples import write_samples
 from partition.graph.sampling import Rule
 from partition.graph.store import open_graph, read_partition
 from partition.pipeline.adding import add_partition
@@ -134,6 +136,31 @@ def test_seconds_of_asking_for_rows_by_hand(path):
     assert line.cost.phases["sample"] == pytest.approx(expected)
 
 
+def test_a_batch_has_the_expected_size(path):
+    def expected(batches):
+        some = setting(path, f"train.batches={batches}")
+        return expected_sizes(some.stored, some.config), some
+
+    sizes, some = expected("vertex,50")
+    drawn = [one.patterns[0].indptr[-1] for one in some.batches.drawn]
+    assert (sizes.rows, sizes.entries - 50) == (50, pytest.approx(np.mean(drawn), rel=0.2))
+    sizes, some = expected("cluster,block-3,1")  # taken to have no arcs between them
+    assert (sizes.rows, sizes.entries) == (100, 100 + round(some.stored.manifest.nnz / 3))
+    assert expected("neighbor,50,3,2")[0] is None
+
+
+def test_an_epoch_on_samples_is_of_equal_steps(path):
+    ranges = {"train": [(0, 9)], "val": [(9, 12)]}
+    write_samples(path, "samples", np.zeros((12, N, 2)), None, ranges, made="drawn")
+    every = {}
+    for batch in (1, 2, 4):  # of 8 states that train
+        words = [path, "-P", 3, "--set", "task.name=samples", "--set", f"task.batch={batch}"]
+        cost, steps = json.loads(plan(*words, "--json"))["plans"][0], 8 // batch
+        every[batch] = cost["sent"], cost["messages"] / steps, cost["reduced_bytes"] / steps
+        assert cost["evaluation"] > 0
+    assert every[1] == every[2] == every[4]
+
+
 def test_the_plan_says_what_it_is_of(path):
     words = [path, "-P", 3, *(word for one in NETWORK for word in ("--set", one))]
     text = plan(*words, "--set", "train.batches=neighbor,7,3,2", "--set", "train.eval_every=5")
@@ -143,5 +170,9 @@ def test_the_plan_says_what_it_is_of(path):
     assert facts["batches"] == {"an_epoch": 6, "drawn": 6}
     assert facts["plans"][0]["phases"]["sample"] > 0
     facts, table = json.loads(plan(*words, "--groups")), plan(*words[:-3], *words[-2:], "--groups")
+    program = run(
+        "info", "--program", *words[:-3], *words[-2:], "--partition", "rp-3", program=gcnmpi_cli
+    ).stdout
+    assert all(part in program for part in ("a mini-batch", "all vertices"))
     assert {(one["groups"], one["ranks_of_a_group"]) for one in facts["groups"]} == {(1, 3), (3, 1)}
     assert all(f" {one['updates']} " in table for one in facts["groups"])

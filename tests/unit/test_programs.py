@@ -205,6 +205,7 @@ SUMMA = ("-P", "4", "--set", "scheme.name=summa")
 def test_mistakes(graph):
     for words, message in (
         (["--program"], "no GRAPH"),
+        (["-P", "3"], "--program"),
         (["G", "--program", "-P", "3"], "gcn-partition add"),
         (["G", "--program", "-P", "2", "--partition", "rp-4"], "mpirun -n 4"),
         (["G", "--program", *SUMMA, "--set", "model.name=gat"], "p2p"),

@@ -139,6 +139,7 @@ def test_errors_by_lead_are_printed(tmp_path, capsys):
 
 DAMAGED = [
     ({"end": {"leads": {"test": {"mae": 3}}}}, "leads has 3, not one number a lead"),
+    ({"end": {"leads": {"test": 3}}}, "leads is"),
     ({"end": {"seconds_per_epoch": "fast"}}, "seconds_per_epoch is 'fast'"),
     ({"end": {"messages_sent": [1, [2]]}}, "messages_sent is [1, [2]], not one number a rank"),
     ({"end": {"bytes_sent": [10**400]}}, "too large"),

@@ -8,6 +8,7 @@ import pytest
 from refusals import refuses
 
 from gcnmpi.report.page import DETAILED, report_figures, write_report
+from gcnmpi.report.run_curves import APART
 from gcnmpi.report.run_facts import facts_of
 from gcnmpi.report.table import print_runs
 from gcnmpi.run.ranks_record import sampled_every
@@ -140,6 +141,9 @@ def test_several_runs_are_compared(tmp_path):
     keys = re.findall(r'id="([^"]+)"', page)
     assert len(keys) == len(set(keys))
     assert {*re.findall(r'href="#([^"]+)"', page)} <= {*keys}
+    grid = [with_settings(tmp_path / f"{x}", x % 2, x // 2) for x in range(2 * APART + 2)]
+    names = [line.name for line in figures_of(*grid)["accuracy"].series]
+    assert names == ["all runs", "1. train.lr=0 (2 runs)"]
     write_report(tmp_path / "many.html", [facts(runs[0], f"n{i}") for i in range(DETAILED + 3)])
     page = (tmp_path / "many.html").read_text()
     assert f"Only the first {DETAILED}" in page

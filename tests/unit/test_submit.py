@@ -172,6 +172,7 @@ def test_mistakes_of_a_script_are_said_before_it_is_queued(training, graph, tmp_
     ):
         words = [str(graph) if word == "G" else word for word in words]
         assert says in of_line("--time", 5, "--out", "run", *words)
+    assert "--time stands after the script" in of_line("training.py", graph, "--time", 5)
 
 
 def test_a_script_finds_the_folder_of_its_job(monkeypatch, tmp_path):
@@ -205,6 +206,8 @@ def test_a_partition_that_is_missing_is_a_job_before(request_for, tmp_path, slur
     first, second = log.read_text().splitlines()
     assert first == f"--parsable --account=x {request_for.run / PARTITION_SCRIPT}"
     assert "--job-name=mine --dependency=afterok:1 --kill-on-invalid-dep=yes" in second
+    said = of_line("--time", 5, "--out", tmp_path / "b", request.graph, "--partition", "hp-4")
+    assert ("job 3 makes the partition hp-4" in said, "job 4, run" in said) == (True, True)
     # It is cancelled if the run is refused.
     limited = 'case "$*" in *afterok*) echo "error: QOS limit" >&2; exit 1;; esac; echo 7'
     slurm(sbatch=limited, scancel=f'echo "$@" > {tmp_path}/cancelled', squeue="")
