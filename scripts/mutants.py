@@ -7,7 +7,8 @@ tests/mutants/*.toml list the faults, each with the tests that must catch it. Th
 copies of this checkout, each with an environment of its own, which stay in DIR if one is given.
 IDs, beginnings of IDs, or files of the list choose among the faults. Each is caught by the first
 test that fails; with --count, all these tests are run, and FILE says how many failed. The exit code
-is 1 if a fault is caught by none, or if its line is not found once.
+is 1 if a fault is caught by none, or if its line is not found once. Tests of PyTorch are skipped in
+copies whose environment has none.
 """
 
 from __future__ import annotations
@@ -62,12 +63,18 @@ class Fault:
 
 @dataclass(frozen=True)
 class Found:
-    """How many tests caught it in so many seconds, and the first of them."""
+    """How many tests caught it in so many seconds, the first of them, and whether any was run."""
 
     fault: Fault
     caught: int
     first: str
     seconds: float
+    run: bool
+
+    def __str__(self) -> str:
+        says = f"caught by {self.caught}, {self.first}" if self.caught else "SURVIVED"
+        says = says if self.run else "NOT RUN: its tests are skipped here"
+        return f"{self.fault.id}: {says} ({self.seconds:.0f} s)"
 
 
 def read_faults(words: list[str]) -> list[Fault]:
@@ -121,7 +128,8 @@ def tested(root: Path, fault: Fault, every: bool) -> Found:
         if collected:
             raise SystemExit(f"{', '.join(fault.tests)}: no tests without a fault either")
         failed = failed or [output.strip().rsplit("\n", 1)[-1][:80]]
-    return Found(fault, len(failed), failed[0] if failed else "", time.monotonic() - begin)
+    run, seconds = bool(failed or " passed" in output), time.monotonic() - begin
+    return Found(fault, len(failed), failed[0] if failed else "", seconds, run)
 
 
 def run_tests(root: Path, tests: tuple[str, ...], every: bool) -> tuple[int, str]:
@@ -182,8 +190,7 @@ def main() -> int:
         folder = options.folder or Path(temporary)
         for one in results(faults, folder.resolve(), options.jobs, options.count is not None):
             found.append(one)
-            says = f"caught by {one.caught}, {one.first}" if one.caught else "SURVIVED"
-            print(f"{one.fault.id}: {says} ({one.seconds:.0f} s)", flush=True)
+            print(one, flush=True)
     survived = [one.fault.id for one in found if not one.caught]
     print(f"{len(found) - len(survived)} of {len(found)} faults are caught")
     if options.count:
