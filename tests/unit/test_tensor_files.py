@@ -74,9 +74,13 @@ HEADERS = [
 
 
 def test_what_is_no_safetensors_file_is_refused(tmp_path):
-    path, header = tmp_path / "w.safetensors", b'{"a": {}, "a": {}}'
-    for entry, says in HEADERS:
-        change = lambda head, entry=entry: head["a.weight"].update(entry)  # noqa: E731
+    path, entry = (
+        tmp_path / "w.safetensors",
+        b'"a": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}',
+    )
+    header = b"{%s, %s}" % (entry, entry)
+    for wrong, says in HEADERS:
+        change = lambda head, wrong=wrong: head["a.weight"].update(wrong)  # noqa: E731
         write.write_safetensors(path, STATE, change)
         refuses(says, read_tensors, path)
     sized = (30, b"{}"), (3, b"[1]"), (len(header), header), (40_000, b"[" * 40_000)
