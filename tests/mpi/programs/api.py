@@ -99,6 +99,7 @@ def check_equals_the_command(comm, graph):
     scores = gcnmpi.evaluate(graph, ours, **given)
     assert scores == {name: value for name, value in ours.last.items() if name in scores}
     assert len(scores) == 3
+    refused(comm, "unknown output 'logit'", gcnmpi.infer, graph, ours, what="logit", **PLACED)
     # It is complete: no callback is called.
     asked = {"config": SETTINGS, "out": FOLDER / "api", "callbacks": [never]}
     assert epochs_of(gcnmpi.train(graph, PARTITION, **asked)) == epochs_of(ours)
