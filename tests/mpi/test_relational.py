@@ -138,7 +138,7 @@ def test_a_run_is_that_of_one_process(verified, schemas, nranks):
     for i, (graph, settings) in enumerate(CASES[nranks // 4 :: 2 - nranks % 2]):
         alone = {"task.name=links", "scheme.name=summa", MIXED, SHARED}.intersection(settings)
         scheme = [] if alone else turns[i % len(turns)]
-        copies = max((k for k in COPIES if scheme is COPIES[k]), default=1)
+        copies = next((k for k in COPIES if scheme is COPIES[k]), 1)
         whole = scheme in (BCAST, COPIES[3]) or "scheme.name=summa" in settings
         partition = None if whole else f"uneven-{nranks // copies}"
         settings = ["train.epochs=3", *settings, *scheme]
