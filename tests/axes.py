@@ -102,11 +102,7 @@ SCHEME_KINDS = {
     **{name: (f"scheme.name={name}",) for name in SCHEMES},
     "copies of all": ("scheme.name=replicated", "scheme.sparse=false"),
 }
-NUMBERS = {
-    "scheme.progress_chunks": (1, 4),
-    "scheme.block": (0, 2),
-    "scheme.chunks": (1, 3),
-}
+NUMBERS = {"scheme.progress_chunks": (1, 4), "scheme.block": (0, 2), "scheme.chunks": (1, 3)}
 # Options that are axes of their own, that need what is not here, or that round.
 ELSEWHERE = ("scheme.grid", "scheme.replication", "scheme.sparse", "comm.precision")
 

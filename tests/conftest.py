@@ -416,10 +416,7 @@ def shell(tmp_path, warm) -> Callable[..., subprocess.CompletedProcess]:
     """
     commands = tmp_path / ".commands"
     commands.mkdir()
-    programs = {
-        "mpirun": _launcher(),
-        **{name: warm(name) for name in PACKAGES},
-    }
+    programs = {"mpirun": _launcher(), **{name: warm(name) for name in PACKAGES}}
     scripts = {name: f'exec {shlex.join(words)} "$@"' for name, words in programs.items()}
     script, python = shlex.join(warm("a file")[:-1]), shlex.quote(sys.executable)
     scripts["python"] = f'case "$1" in *.py) exec {script} "$@" ;; esac\nexec {python} "$@"'

@@ -43,7 +43,7 @@ def story(graph, partition, x):
     comm = world()
     print(f"rank {comm.rank} of {comm.size}", flush=True)
     run = gcnmpi.train(graph, partition, train_epochs=3, out=Path("launched"), resume="never")
-    return {"run": run, "x": doubled(x), "sizes": comm.gather(comm.size)}
+    return {"run": run, "x": doubled(x), "sizes": comm.gather(np.int64(comm.size))}
 
 
 def failing(how):
@@ -55,6 +55,8 @@ def failing(how):
         raise ArithmeticError("of rank 1")
     if how == "mistake":
         gcnmpi.graph.open("nowhere.graph")
+    if how == "dies" and comm.rank == 1:
+        os._exit(7)
     if how == "hangs" and comm.rank == 1:
         time.sleep(60)
     comm.Barrier()
@@ -74,14 +76,15 @@ def test_ranks_are_launched_and_hand_back_what_they_return(
     assert sorted(printed) == [f"rank {rank} of 3" for rank in range(3)]
 
 
-@pytest.mark.parametrize(
-    ("how", "kind", "message"),
-    [
-        ("raises", gcnmpi.RankError, "(?s)rank 1 failed: ArithmeticError: of rank 1.*Traceback"),
-        ("mistake", gcnmpi.UserError, "there is no graph folder nowhere.graph"),
-        ("hangs", TimeoutError, "the ranks did not end within 3 s"),
-    ],
-)
+RAISED = [
+    ("raises", gcnmpi.RankError, "(?s)rank 1 failed: ArithmeticError: of rank 1.*Traceback"),
+    ("mistake", gcnmpi.UserError, "there is no graph folder nowhere.graph"),
+    ("dies", gcnmpi.RankError, "mpirun ended with exit code"),
+    ("hangs", TimeoutError, "the ranks did not end within 3 s"),
+]
+
+
+@pytest.mark.parametrize(("how", "kind", "message"), RAISED)
 def test_what_ranks_raise_comes_back_and_none_is_left(launching, how, kind, message):
     with pytest.raises(kind, match=message):
         gcnmpi.launch(failing, 2, {"how": how}, timeout=3 if how == "hangs" else 60)

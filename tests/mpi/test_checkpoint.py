@@ -187,11 +187,13 @@ def test_a_signal_asks_for_a_checkpoint_and_an_end(succeed, launched, graph, tmp
     assert curve(tmp_path / "run") == curve(tmp_path / "whole")
 
 
-def test_the_last_epoch_is_kept_where_there_is_no_time(mpirun, succeed, runs, graph, tmp_path):
+@pytest.mark.parametrize(("how", "code", "epoch"), [("no time", None, 3), ("SIGTERM", 75, 5)])
+def test_the_last_epoch_is_kept(mpirun, succeed, runs, graph, tmp_path, how, code, epoch):
+    """Also where there is no time to end the one that is on its way."""
     *_, variant = VARIANTS
     words = train(graph, tmp_path, NEVER, *VARIANTS[variant])
-    mpirun(3, "broken.py", "no time", 0, "gcnmpi.run.trainer.maxima@4", *words, code=None)
-    assert kept(tmp_path) == ["epoch-000003"]
+    mpirun(3, "broken.py", how, 0, "gcnmpi.run.trainer.maxima@4", *words, code=code)
+    assert kept(tmp_path)[0] == f"epoch-{epoch:06d}"
     succeed(3, words)
     assert curve(tmp_path) == curve(runs / f"{variant} full")
 
@@ -242,6 +244,7 @@ ENDS = {
     "start of the record": ("full", 0, "os.write@1", []),
     "end of the record": ("full", 0, f"os.write@{EPOCHS + 2}", ["epoch-000010", "epoch-000012"]),
     "weights": ("fault", 0, "os.fsync", ["epoch-000012"]),
+    "log": ("full", 0, "gcnmpi.run.logs.comma_separated:CsvLog.add@7", ["epoch-000005"]),
 }
 
 
@@ -249,12 +252,10 @@ def test_what_ends_a_rank_costs_no_more_than_the_epochs_since(
     mpirun, succeed, graph, runs, tmp_path
 ):
     """A full disk is one error, and the checkpoint before is whole; so with weights at the end."""
-    full, weights = "trained features full", tmp_path / "w.npz"
-    lines = {name: train(graph, tmp_path / name, *VARIANTS["trained features"]) for name in ENDS}
+    full, own, weights = "trained features full", VARIANTS["trained features"], tmp_path / "w.npz"
+    lines = {name: train(graph, tmp_path / name, *own, log="csv") for name in ENDS}
     files = {"save_weights": weights, "save_best": tmp_path / "best.npz"}
-    lines["weights"] = train(
-        graph, tmp_path / "weights", NEVER, *VARIANTS["trained features"], **files
-    )
+    lines["weights"] = train(graph, tmp_path / "weights", NEVER, *own, **files)
     for name, (how, rank, call, left) in ENDS.items():
         code = None if left is None else 2
         done = mpirun(3, "broken.py", how, rank, call, *lines[name], code=code)
@@ -272,6 +273,7 @@ def test_what_ends_a_rank_costs_no_more_than_the_epochs_since(
         assert kept(tmp_path / name)[0] == "epoch-000012" or name == "weights", name
     assert weights.read_bytes() == (runs / f"{full}.npz").read_bytes()
     assert (tmp_path / "best.npz").exists()
+    assert len((tmp_path / "log" / "epochs.csv").read_text().splitlines()) == 1 + EPOCHS
 
 
 def truncate(path):

@@ -115,13 +115,13 @@ def test_a_run_goes_on_with_graphs_as_without(mpirun, schemes_folder, tmp_path):
                 np.testing.assert_array_equal(others[name], array)
 
 
-@pytest.mark.parametrize(
-    ("nranks", "settings", "why"),
-    [
-        (2, (), "2 ranks exchange rows within an epoch"),
-        (1, ("train.batches=vertex,20",), "no batch of train.batches is like"),
-    ],
-)
+WITHOUT_GRAPH = [
+    (2, (), "2 ranks exchange rows within an epoch"),
+    (1, ("train.batches=vertex,20",), "no batch of train.batches is like"),
+]
+
+
+@pytest.mark.parametrize(("nranks", "settings", "why"), WITHOUT_GRAPH)
 def test_a_graph_that_cannot_be_is_one_error_or_one_warning(
     mpirun, schemes_folder, tmp_path, nranks, settings, why
 ):

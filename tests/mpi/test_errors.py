@@ -248,13 +248,13 @@ def test_ranks_that_do_not_see_the_same_files(mpirun, warm, run_cases, folder):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("how", "code", "says"),
-    [
-        ("raise", 1, ["rank 1 failed", "Traceback", "ArithmeticError: on one rank only"]),
-        ("mistake", 2, ["rank 1: error: a mistake on one rank only"]),
-    ],
-)
+ALONE = [
+    ("raise", 1, ["rank 1 failed", "Traceback", "ArithmeticError: on one rank only"]),
+    ("mistake", 2, ["rank 1: error: a mistake on one rank only"]),
+]
+
+
+@pytest.mark.parametrize(("how", "code", "says"), ALONE)
 def test_a_rank_that_fails_alone_takes_the_job_down(mpirun, folder, tmp_path, how, code, says):
     words = words_of(f"train --quiet {GOOD} --out {tmp_path} --set train.epochs=1000000", folder)
     done = mpirun(3, "broken.py", how, 1, "gcnmpi.run.trainer.maxima@8", *words, code=code)
@@ -264,13 +264,14 @@ def test_a_rank_that_fails_alone_takes_the_job_down(mpirun, folder, tmp_path, ho
     wait_until(lambda: not processes_of(tmp_path), message="a rank goes on after the job has ended")
 
 
-@pytest.mark.parametrize(
-    ("how", "code", "said"),
-    [
-        ("a mistake of some", 2, "rank 1 error: a mistake of the user's\n  hint: a hint"),
-        ("told to some", 1, "rank 1 failed:\nTraceback"),
-    ],
-)
+UNCAUGHT = [
+    ("on all ranks", 1, "ArithmeticError: of a script"),
+    ("a mistake of some", 2, "rank 1 error: a mistake of the user's\n  hint: a hint"),
+    ("told to some", 1, "rank 1 failed:\nTraceback"),
+]
+
+
+@pytest.mark.parametrize(("how", "code", "said"), UNCAUGHT)
 def test_what_a_script_does_not_catch_ends_all_ranks(mpirun, how, code, said):
     done = mpirun(3, "uncaught.py", how, code=code)
     assert done.stderr.count(said) == 1, done.stderr

@@ -160,21 +160,20 @@ def packed_on_the_host(gcnmpi_lines, schemes_folder, tmp_path_factory):
     return read_run(out)
 
 
-@pytest.mark.parametrize(
-    ("setting", "variables"),
-    [
-        ("comm.cuda_aware=no", {"FAKE_STREAMS": "late"}),
-        ("comm.cuda_aware=yes", {"FAKE_CUDA_AWARE": "1"}),
-        ("scheme.transport=nccl", {"FAKE_DEVICES": "2"}),
-        ("gpu.spmm=cusparse", {"FAKE_STREAMS": "late"}),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
+WAYS = {
+    "comm.cuda_aware=no": {"FAKE_STREAMS": "late"},
+    "comm.cuda_aware=yes": {"FAKE_CUDA_AWARE": "1"},
+    "scheme.transport=nccl": {"FAKE_DEVICES": "2"},
+    "gpu.spmm=cusparse": {"FAKE_STREAMS": "late"},
+}
+
+
+@pytest.mark.parametrize("setting", WAYS)
 def test_rounded_messages_are_packed_on_the_device(
-    mpirun, schemes_folder, packed_on_the_host, tmp_path, setting, variables
+    mpirun, schemes_folder, packed_on_the_host, tmp_path, setting
 ):
-    own = ("kernel=cupy", setting)
-    train(mpirun, schemes_folder, *PACKED, *own, out=tmp_path / "run", env=fake(**variables))
+    own, env = ("kernel=cupy", setting), fake(**WAYS[setting])
+    train(mpirun, schemes_folder, *PACKED, *own, out=tmp_path / "run", env=env)
     records = device, host = read_run(tmp_path / "run"), packed_on_the_host
     assert device.end["bytes_sent"] == device.end["bytes_predicted"] == host.end["bytes_sent"]
     errors = [[one["error"] for one in record.end["rounding"]] for record in records]
@@ -184,14 +183,14 @@ def test_rounded_messages_are_packed_on_the_device(
     assert losses[0] == pytest.approx(losses[1], rel=0.02)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "devices", "nccl", "message", "hint"),
-    [
-        ("cupy", "1", "", "ranks 0 and 1 share the GPU 0000:00:00.0 of ", "start no more ranks"),
-        ("cupy", "2", "missing", "CuPy finds no NCCL", "pip install nvidia-nccl-cu12"),
-        ("scipy", "2", "", "the kernel does not compute on a GPU", "set kernel=cupy"),
-    ],
-)
+WITHOUT_NCCL = [
+    ("cupy", "1", "", "ranks 0 and 1 share the GPU 0000:00:00.0 of ", "start no more ranks"),
+    ("cupy", "2", "missing", "CuPy finds no NCCL", "pip install nvidia-nccl-cu12"),
+    ("scipy", "2", "", "the kernel does not compute on a GPU", "set kernel=cupy"),
+]
+
+
+@pytest.mark.parametrize(("kernel", "devices", "nccl", "message", "hint"), WITHOUT_NCCL)
 def test_nccl_where_it_cannot_be_is_one_error(
     mpirun, schemes_folder, kernel, devices, nccl, message, hint
 ):
@@ -227,13 +226,13 @@ def test_no_device_is_one_error(mpirun, schemes_folder):
     assert "hint: run it where there is an NVIDIA GPU" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("broken", "says"),
-    [
-        ("missing", "CuPy failed to load libnvrtc.so.12"),
-        ("no headers", 'cannot open source file "cuda_fp16.h"'),
-    ],
-)
+BROKEN = {
+    "missing": "CuPy failed to load libnvrtc.so.12",
+    "no headers": 'cannot open source file "cuda_fp16.h"',
+}
+
+
+@pytest.mark.parametrize(("broken", "says"), BROKEN.items())
 def test_a_device_that_compiles_nothing_is_one_error(mpirun, schemes_folder, broken, says):
     done = train(mpirun, schemes_folder, "kernel=cupy", code=2, env=fake(FAKE_NVRTC=broken))
     message = (
@@ -244,16 +243,16 @@ def test_a_device_that_compiles_nothing_is_one_error(mpirun, schemes_folder, bro
     assert "hint: NVRTC and CUDA's headers have to be those of CuPy's CUDA" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("nranks", "setting", "most", "launches"),
-    [
-        (1, "dtype=float32", 1, 30),
-        (1, "train.batches=neighbor,16,5,5", 2, 40),  # two batches
-        (2, "comm.cuda_aware=no", 7, 30),
-        (2, "scheme.transport=nccl", 1, 30),
-        (2, "scheme.transport=nccl model.norm=batch train.clip_norm=0.1", 1, 60),
-    ],
-)
+AN_EPOCH = [
+    (1, "dtype=float32", 1, 30),
+    (1, "train.batches=neighbor,16,5,5", 2, 40),  # two batches
+    (2, "comm.cuda_aware=no", 7, 30),
+    (2, "scheme.transport=nccl", 1, 30),
+    (2, "scheme.transport=nccl model.norm=batch train.clip_norm=0.1", 1, 60),
+]
+
+
+@pytest.mark.parametrize(("nranks", "setting", "most", "launches"), AN_EPOCH)
 def test_an_epoch_waits_once_but_for_messages_through_the_host(
     mpirun, schemes_folder, nranks, setting, most, launches
 ):

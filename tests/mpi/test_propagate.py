@@ -55,6 +55,8 @@ def folder(tmp_path_factory):
         store_parts(path, "q", np.arange(N) % 3, 3)
     np.save(root / "predicted.npy", PREDICTED)
     np.save(root / "short.npy", PREDICTED[1:])
+    np.save(root / "flat.npy", PREDICTED[0])
+    np.save(root / "empty.npy", PREDICTED[:, :0])
     np.save(root / "nan.npy", np.where(np.arange(N)[:, None] == 7, np.nan, PREDICTED))
     for name, text in FILES.items():
         (root / f"{name}.txt").write_text(text)
@@ -234,8 +236,13 @@ MISTAKES = {
     "symmetric correct-and-smooth scale=2": "scale has no effect with autoscale",
     "symmetric appnp": "the option predictions is missing",
     "symmetric appnp predictions=@short.npy": "60 × 3; the graph takes",
+    "symmetric appnp predictions=@flat.npy": "flat.npy has 1 dimension, not 2",
+    "symmetric appnp predictions=@empty.npy": "empty.npy has no columns",
     "symmetric appnp predictions=@nan.npy": "has a number that is not finite in row 7",
     "directed pagerank seeds=@huge.txt": "overflows",
+    "directed pagerank seeds=@none.txt": "none.txt: No such file",
+    "directed pagerank damping": "'damping' is not of the form key=value",
+    "directed pagerank graph.normalize=row": "pagerank has a matrix of its own",
     "directed laplacian-eigenvectors": "is directed, and laplacian-eigenvectors",
     "symmetric laplacian-eigenvectors count=62": "has 61 vertices",
     "symmetric embed mu=0.3": "mu has no effect with method",

@@ -126,9 +126,9 @@ CASES = [
     ("typed", ["model.name=sage", "model.hidden=[6]", "scheme.name=summa"]),
 ]
 BCAST = ["scheme.name=bcast"]
-COPIES = ["scheme.name=replicated", "scheme.replication=2"]
+COPIES = {k: ["scheme.name=replicated", f"scheme.replication={k}"] for k in (2, 3)}
 # Schemes, which the networks take in turn.
-SCHEMES = {2: [BCAST, []], 3: [[]], 4: [COPIES, []]}
+SCHEMES = {2: [BCAST, []], 3: [*[[]] * 4, COPIES[3]], 4: [COPIES[2], []]}
 
 
 @pytest.mark.parametrize("nranks", daily(3, *sorted({*SCHEMES} - {3})))
@@ -138,8 +138,8 @@ def test_a_run_is_that_of_one_process(verified, schemas, nranks):
     for i, (graph, settings) in enumerate(CASES[nranks // 4 :: 2 - nranks % 2]):
         alone = {"task.name=links", "scheme.name=summa", MIXED, SHARED}.intersection(settings)
         scheme = [] if alone else turns[i % len(turns)]
-        copies = 2 if scheme is COPIES else 1
-        whole = scheme is BCAST or "scheme.name=summa" in settings
+        copies = next((k for k in COPIES if scheme is COPIES[k]), 1)
+        whole = scheme in (BCAST, COPIES[3]) or "scheme.name=summa" in settings
         partition = None if whole else f"uneven-{nranks // copies}"
         settings = ["train.epochs=3", *settings, *scheme]
         cases.append((schemas / f"{graph}.graph", partition, settings))
@@ -152,7 +152,7 @@ NETWORKS = {
     "rgcn": "model.bases=2 model.norm=layer",
     "rgat": HEADS,
     "rgat-within": f"model.softmax=relation {HEADS}",
-    "compgcn": "model.composition=corr model.norm=layer",
+    "compgcn": "model.composition=corr model.norm=layer model.hidden=[5]",
     "hetero": "model.norm=batch model.hidden=[6,6]",
     "hetero-max": "model.aggregation=max+mean",
     "hetero-gat": f"model.convolution=gat {HEADS}",

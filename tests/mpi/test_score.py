@@ -9,6 +9,7 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from stored_graphs import small_graph, store, with_uneven_parts
 from words import latest, line, sets
@@ -190,10 +191,10 @@ def test_files_say_what_python_is_given(succeed, results, folder, tmp_path):
     succeed(
         1,
         score("n.npy", **named, pairs=tmp_path / "named.csv", partition=alone),
-        score("n.npz", **named, vertices="v0,v5", **few),
+        score("n.parquet", **named, vertices="v0,v5", **few),
         score("m.npz", vertices="0,5", **few),
     )
-    ours, numbered = np.load(tmp_path / "n.npz"), np.load(tmp_path / "m.npz")
+    ours, numbered = pq.read_table(tmp_path / "n.parquet"), np.load(tmp_path / "m.npz")
     np.testing.assert_array_equal(ours["partner"], names[numbered["partner"]])
     close(ours["score"], numbered["score"])
     close(np.load(tmp_path / "n.npy"), expected(folder, "dot")[[1, 60], [2, 0]])

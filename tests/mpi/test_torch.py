@@ -101,7 +101,7 @@ def test_mistakes_are_told_once_on_all_ranks(mpirun, tmp_path):
     )
     metrics = "if g.rank == 0:\n    g.metrics(g.x)\n"
     log = (
-        f"with g.run({str(tmp_path / 'run')!r}, net) as run:\n    for epoch in run.epochs(2):\n"
+        "with g.run(None, net) as run:\n    for epoch in run.epochs(2):\n"
         "        if g.rank == 0:\n            run.log(epoch, loss=1.0)\n"
     )
     for name, end, words in (
@@ -110,23 +110,24 @@ def test_mistakes_are_told_once_on_all_ranks(mpirun, tmp_path):
     ):
         script = tmp_path / f"{name}.py"
         script.write_text(begin + end)
-        done = mpirun(2, script, code=2)
+        done = mpirun(2, script, code=2, cwd=tmp_path)
         assert done.stderr.count("error: ") == 1
         assert words in done.stderr
         assert done.stderr.count(f"{name}.py:7: UserWarning: gradients are summed, and no") == 1
+    assert next((tmp_path / "runs").iterdir()).name.startswith("sbm-half-")
 
 
 # An epoch of two layers has four exchanges, a mean and a sum of gradients.
+WAITS = [
+    (1, "persistent", {}, 1),
+    (2, "persistent", {"FAKE_STREAMS": "late"}, 7),
+    (3, "persistent", {"FAKE_CUDA_AWARE": "1", "MPICH_GPU_SUPPORT_ENABLED": "1"}, 7),
+    (3, "nccl", {"FAKE_DEVICES": "3"}, 1),
+]
+
+
 @on_the_stand_in
-@pytest.mark.parametrize(
-    ("nranks", "transport", "variables", "waits"),
-    [
-        (1, "persistent", {}, 1),
-        (2, "persistent", {"FAKE_STREAMS": "late"}, 7),
-        (3, "persistent", {"FAKE_CUDA_AWARE": "1", "MPICH_GPU_SUPPORT_ENABLED": "1"}, 7),
-        (3, "nccl", {"FAKE_DEVICES": "3"}, 1),
-    ],
-)
+@pytest.mark.parametrize(("nranks", "transport", "variables", "waits"), WAITS)
 def test_devices_give_what_the_host_gives(mpirun, tmp_path, nranks, transport, variables, waits):
     env = fake(**variables)
     done = mpirun(nranks, "torch_devices.py", tmp_path, transport, env=env, timeout=240)
@@ -134,11 +135,11 @@ def test_devices_give_what_the_host_gives(mpirun, tmp_path, nranks, transport, v
     assert counted["waits"] == waits, counted
 
 
+MISSING = {"cuda": "device is 'cuda', and PyTorch", "tpu:x": "device is 'cpu' or 'cuda'"}
+
+
 @on_the_stand_in
-@pytest.mark.parametrize(
-    ("device", "says"),
-    [("cuda", "device is 'cuda', and PyTorch"), ("tpu:x", "device is 'cpu' or 'cuda'")],
-)
+@pytest.mark.parametrize(("device", "says"), MISSING.items())
 def test_a_device_that_is_not_there_is_one_error(mpirun, tmp_path, device, says):
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():

@@ -124,10 +124,12 @@ def test_partitions_of_a_graph(tmp_path):
     refuses("did you mean", graph.partition, "rp-3")
     graph.remove_partition("rp-2")
     assert graph.partitions() == []
+    best = graph.add_partition("auto", 2, refine=True, time_limit=1)
+    assert (best.name, best.id) == ("auto-2-rows", graph.partition("auto-2").id)
     refuses("there is no graph folder", gcnmpi.graph.open, tmp_path / "q.graph")
 
 
-def test_a_record_is_arrays(tmp_path):
+def test_a_record_is_arrays(tmp_path, monkeypatch):
     lines = [{"event": "start", "graph": "g", "config": {"train": {"epochs": 3}}}]
     for epoch, loss, accuracy in ((1, 1.5, None), (2, 0.5, 0.25)):
         scores = {"epoch": epoch, "loss": loss, "val_accuracy": accuracy}
@@ -140,6 +142,8 @@ def test_a_record_is_arrays(tmp_path):
     assert run.epochs["epoch"].dtype == np.int64
     np.testing.assert_array_equal(run.epochs["val_accuracy"], [np.nan, 0.25])
     assert set(run.epochs) == set(run.last)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    refuses("pip install pandas", run.epochs_frame)
     file.open("a").write(json.dumps({"event": "end", "best_epoch": 2, "epochs": 2}) + "\n")
     run = gcnmpi.Run(tmp_path)
     assert (run.finished, run.best) == (True, run.last)

@@ -224,6 +224,7 @@ MALFORMED = [
     '{"event": "epoch", "epoch": true, "loss": 1.0, "seconds": 1.0}',
     '{"event": "epoch", "epoch": 1, "loss": "\\u001b[2J", "seconds": 1.0}',
     '{"event": "epoch", "epoch": 1, "loss": 1.0, "seconds": 1.0, "val_accuracy": {}}',
+    '{"event": "epoch", "epoch": 1, "loss": 1.0, "seconds": 1.0, "time": "noon"}',
     '{"event": "start", "config": {"train": []}}', '{"event": "resume", "epoch": "x"}',
     '{"event": "stop", "signal": null}',
 ]  # fmt: skip

@@ -135,6 +135,7 @@ def test_files_that_are_no_configuration(tmp_path):
         (b"[model]\nhiden = [1]\n", "did you mean 'model.hidden'"),
         (b"train = 3\n", "train is a table of keys"),
         (b"[model]\nhidden = 'a'\n", r"hint: such as hidden = \[64, 32\]"),
+        (b"[model]\nlayers = 1\nhidden = [4, 4]\n", "layers = 1, and model.hidden gives 2 widths"),
         (b"train.lr = 'a'\n", r"hint: such as lr = 0.01"),
     ):
         (tmp_path / "c.toml").write_bytes(content)

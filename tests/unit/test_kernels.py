@@ -391,7 +391,7 @@ START, GRADIENTS = [1.0, -2.0, 0.5], ([0.3, -0.1, 2.0], [-1.0, 0.0, 0.25], [0.5,
 TABLES = [
     {}, {"betas": [0.999, 0.99], "weight_decay": 0.01, "lr": 0.3}, {"betas": [0.0, 0.0]},
     {"optimizer": "sgd", "momentum": 0.999, "weight_decay": 0.01},
-    {"optimizer": "adamw", "weight_decay": 0.1},
+    {"optimizer": "adamw", "weight_decay": 0.1}, {"optimizer": "sgd"},
 ]  # fmt: skip
 
 

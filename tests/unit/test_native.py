@@ -105,6 +105,8 @@ def test_what_does_not_fit_is_refused(dtype, random):
         then = lambda e=epilogue: kernel.spmm_then(one, zeros(6, 3), out, False, e)  # noqa: E731
         refuses(call=then, **says)
     refuses(call=lambda: kernel.gemm_and_sums(x, out, weight, zeros(4)), **says)
+    refuses("no activation 'tanh' after a product", Activation, None, "tanh", error=ValueError)
+    refuses("a slope of -1: the sign", Activation, slope=-1, error=ValueError)
 
 
 def test_numbers_that_are_none_stay_and_are_seen(target, dtype, random):

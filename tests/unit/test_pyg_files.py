@@ -407,6 +407,15 @@ def test_back_to_pyg():
     assert data.train_mask.tolist() == [True, False, False]
     again = gcnmpi.graph.from_object(data)
     assert again.manifest.id == graph.manifest.id
+    ends = [[2, 0], [0, 1]]
+    data = gcnmpi.graph.from_arrays(ends, arc_features=[3, 4], arc_labels=[1, 0]).to_pyg()
+    assert {*data.keys()} == {
+        "num_nodes",
+        *(f"edge_{n}" for n in ("index", "attr", "label", "ids")),
+    }
+    again = gcnmpi.graph.from_object(data, arc_features="edge_attr")
+    found = again.arc_data.features[:, 0].tolist(), again.arc_data.labels.tolist(), again.classes
+    assert found == ([4, 3], [0, 1], 0)
 
 
 def test_data_of_edges():

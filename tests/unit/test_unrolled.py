@@ -136,6 +136,8 @@ def test_what_cannot_be_written_is_refused():
         b.linear(b.input, 3, "lin")
         refuses("is of shape", b.linear, b.input, 2, "lin")
     refuses(r"two parameters are called lin\.weight", b.linear, b.input, 3, "lin", error=ValueError)
+    says = r"batch norm.*count them twice\n  hint: b.source and b.target make rows of arcs"
+    refuses(says, b.batch_norm, b.expand(b.input), "norm")
     # A weight that is cut by layers is read in one.
     b, other = Builder(4), Builder(4)
     with b.shared():

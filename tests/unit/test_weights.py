@@ -15,7 +15,7 @@ from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.initial import initial
 from gcnmpi.nn.spellings import guessed, spelled
 from gcnmpi.nn.state import ends_of, from_gcn, to_parameters, to_state
-from gcnmpi.options.config import from_table, load_config, read_config
+from gcnmpi.options.config import from_table, read_config
 from gcnmpi.run.weights import Weights, as_trained, check_parameters, of_relations, read_weights
 from gcnmpi.run.weights_file import read_facts, task_of, write_weights
 from partition.graph.relations import NO_SCHEMA, Relation
@@ -57,6 +57,10 @@ def test_a_file_is_an_npz_that_says_which_network_it_is_of(path):
     config = as_trained(weights, CONFIG, (), "in")
     assert dataclasses.asdict(config.graph) == FACTS["graph"]
     assert config.model.hidden == (2,)
+    names = tuple(letter * 20_000 for letter in "abcd")  # more than the comment of an archive takes
+    write_weights(path, STATE, changed(class_names=names))
+    weights = read_weights(path, CONFIG)
+    assert (weights.classes, weights.parameters.keys()) == (names, STATE.keys())
 
 
 def test_a_decoder_finds_its_rows_of_relations_by_their_names(path):
@@ -122,6 +126,7 @@ def test_what_this_program_does_not_compute_is_refused(path):
         (changed(widths=None), "does not name the widths"),
         (changed(arc_features=-1), "does not say which features of arcs"),
         (changed(relations=[["a", "b"]]), "does not say which relations"),
+        (changed(class_names=["a", "b"]), "its class_names are not those of its columns"),
         (changed(version=2), "format version 2, this program reads 1"),
     ):
         write_weights(path, STATE, facts)
@@ -162,7 +167,7 @@ def test_parameters_are_those_of_the_network_and_no_others(path):
 MODELS = {
     "gcn": {"hidden": [4, 5], "norm": "batch", "jk": "cat"},
     "sage": {"hidden": [4], "residual": "linear", "norm": "layer", "activation": "prelu"},
-    "gin": {"hidden": [4], "eps": 0.1, "norm": "batch"},
+    "gin": {"hidden": [4], "eps": 0.1, "norm": "batch", "bias": False},
     "gat": {"hidden": [4, 4], "heads": 2, "out_heads": 3},
     "gatv2": {"hidden": [4, 4], "heads": 4, "linear_after": True},
     "gcnii": {"hidden": [4], "layers": 3},
@@ -177,7 +182,7 @@ OF_ARCS = {
     "transformer": {"hidden": [6], "heads": 2, "arc_features": True, "beta": True},
     "gatedgcn": {"hidden": [4], "arc_features": True},
     "pna": {"hidden": [6], "towers": 3, "arc_features": True},
-    "mgn": {"hidden": [4, 4]},
+    "mgn": {"hidden": [4, 4], "bias": False},
 }
 
 
@@ -201,6 +206,8 @@ def test_parameters_come_back(name):
         assert found[key].flags.c_contiguous
         np.testing.assert_array_equal(found[key], array)
     assert ends_of(partial(network_of, model), state) == (7, 3, 2 * (name in OF_ARCS))
+    shown = guessed(spelled(state).arrays) or {}
+    assert name == "sgc" or shown == {key: getattr(model, key) for key in shown}
 
 
 def test_a_constant_may_be_missing_and_nothing_else(tmp_path):
@@ -221,9 +228,16 @@ def test_a_constant_may_be_missing_and_nothing_else(tmp_path):
     ):
         given = {name: a for name, a in (state | change).items() if a is not None}
         refuses(says, to_parameters, network, given)
-    np.savez(tmp_path / "w.npz", **state)
-    refuses("not those of the configured mlp", read_weights, tmp_path / "w.npz", config_of("mlp"))
-    refuses("is not a weight of a GCNConv layer", read_weights, tmp_path / "w.npz", load_config())
+    towers = read_tensors(FOREIGN / "pna-towers.pt")
+    towers["convs.1.pre_nns.0.0.weight"] = np.ones((2, 6))  # of a third of the columns
+    for config, given, says in (
+        (config_of("mlp"), state, "not those of the configured mlp"),
+        (CONFIG, state, r"is not a weight of a GCNConv layer\n.* may be --set model.name=gat "),
+        (CONFIG, state | {"convs.0.att_src": np.ones(3)}, "GCNConv layer\n.* describe another"),
+        (config_of("pna"), towers, "train it with divide_input=False"),
+    ):
+        np.savez(tmp_path / "w.npz", **given)
+        refuses(says, read_weights, tmp_path / "w.npz", config)
 
 
 def test_other_names_are_taken_in_the_order_of_their_numbers():

@@ -99,6 +99,7 @@ def check_equals_the_command(comm, graph):
     scores = gcnmpi.evaluate(graph, ours, **given)
     assert scores == {name: value for name, value in ours.last.items() if name in scores}
     assert len(scores) == 3
+    refused(comm, "unknown output 'logit'", gcnmpi.infer, graph, ours, what="logit", **PLACED)
     # It is complete: no callback is called.
     asked = {"config": SETTINGS, "out": FOLDER / "api", "callbacks": [never]}
     assert epochs_of(gcnmpi.train(graph, PARTITION, **asked)) == epochs_of(ours)
@@ -173,6 +174,9 @@ def check_callbacks_and_signals(comm, graph):
         text = raised(comm, kind, gcnmpi.train, graph, PARTITION, callbacks=[call])
         assert says in text
         assert comm.rank == 0 or text.startswith("rank 0 failed: ")
+    asked = {"config": SETTINGS | {"train.checkpoint_every": 1}, "out": FOLDER / "moved"}
+    asked["callbacks"] = [lambda epoch: os.rename(FOLDER / "moved", FOLDER / "away")]
+    refused(comm, "moved was renamed or removed", gcnmpi.train, graph, PARTITION, **asked)
     asked = {"config": SETTINGS, "out": FOLDER / "signal"}
     given = {"callbacks": [ask], "error": gcnmpi.Stopped, **asked}
     assert refuses("", gcnmpi.train, graph, PARTITION, **given).code == (0 if comm.rank else 75)

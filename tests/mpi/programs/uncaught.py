@@ -17,6 +17,8 @@ def fail():
 
 comm = world()
 match sys.argv[1]:
+    case "on all ranks":
+        told(comm, fail)
     case "a mistake of some":
         if comm.rank == 1:
             with agreed(MPI.COMM_SELF):
