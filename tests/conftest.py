@@ -357,11 +357,7 @@ def launched(tmp_path_factory) -> Iterator[Callable[..., subprocess.Popen]]:
         process = subprocess.Popen(
             command,
             env={**os.environ, **MPI_ENVIRONMENT, SESSIONS: str(tmp_path_factory.mktemp("mpi"))},
-            text=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
+            **APART,
         )
         processes.append(process)
         return process
@@ -470,6 +466,10 @@ MPI_ENVIRONMENT = {
 # it: the next launcher with that number cannot start. So each gets a place of its own for it.
 SESSIONS = "PRTE_MCA_prte_tmpdir_base"
 
+# A process group of its own, which can be ended as a whole, and what it prints.
+APART = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+APART |= {"stdin": subprocess.DEVNULL, "text": True, "start_new_session": True}
+
 
 def run_group(
     command: list[str],
@@ -484,11 +484,7 @@ def run_group(
             command,
             env={**env, SESSIONS: sessions},
             cwd=cwd,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
+            **APART,
         )
         try:
             out, err = process.communicate(timeout=timeout)

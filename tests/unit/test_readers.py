@@ -350,15 +350,8 @@ def test_planetoid_puts_every_row_in_its_place(tmp_path, protocol):
     members = {name: np.flatnonzero(mask).tolist() for name, mask in source.masks.items()}
     assert members == {"train": [0, 1], "val": [2, 3, 4, 5], "test": [6, 8, 9]}
     graph, facts = build_graph(source)
-    assert arcs_in(graph) == [
-        (0, 1),
-        (0, 2),
-        (1, 0),
-        (2, 0),
-        (6, 9),
-        (8, 8),
-        (9, 6),
-    ]  # 9 → 6 was missing
+    # 9 → 6 was missing.
+    assert arcs_in(graph) == [(0, 1), (0, 2), (1, 0), (2, 0), (6, 9), (8, 8), (9, 6)]
     assert facts["duplicates"]["found"] == 1
 
 
