@@ -34,6 +34,9 @@ def variants():
     for model, tool in ((m, tool) for m in MODELS for tool in MODELS[m].tools):
         marks = [pytest.mark.skip(reason=missing[tool])] if missing[tool] else []
         yield pytest.param(model, tool, {}, id=f"{model}-{tool}", marks=marks)
+        if model == "shp":
+            more = {"sampler": "neighbor", "batch": "50%", "fanouts": "2,2"}
+            yield pytest.param(model, tool, more, id="shp-neighbor", marks=marks)
         options = {} if missing[tool] else TOOLS.get(tool).options
         objective = options.get("objective")
         for value in {*objective.choices} - {objective.default} if objective else ():
@@ -161,6 +164,7 @@ FAKES = {
     "return [-1] * len(model.weights)": "part numbers outside 0..4",
     "return [0] * len(model.weights)": "returned only 1 of 5 parts",
     "raise RuntimeError('no luck')": "the tool failed: RuntimeError: no luck",
+    "from partition.errors import UserError; raise UserError('no room', 'a hint')": "no room",
     "import os; print('going', flush=True); os.kill(os.getpid(), 9)":
         "the tool was killed by SIGKILL: going",
     "import os; os.abort()": "the tool was killed by SIGABRT",

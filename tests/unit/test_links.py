@@ -777,7 +777,13 @@ def test_pairs_to_train_on_that_are_held_out_or_join_a_vertex_to_itself(tmp_path
     np.testing.assert_array_equal(found.negatives["train"], negatives[1:-2])
 
 
+OF_RELATIONS = "--columns", "source,target,relation"
+
+
 def test_what_is_refused(tmp_path, linked):
+    for name in "01":
+        (tmp_path / "many" / "split" / name).mkdir(parents=True)
+    np.savez(tmp_path / "wide.npz", train=PAIRS["train"])
     split = write_split(tmp_path / "split", write_torch)
     short = write_split(tmp_path / "short", write_torch)
     (short / "valid.pt").unlink()
@@ -786,6 +792,10 @@ def test_what_is_refused(tmp_path, linked):
     np.save(tmp_path / "wide.npy", np.zeros((4, 3), int))
     (tmp_path / "words.csv").write_text("a,b\nc,d\n")
     for told, *words in (
+        ("--seed draws pairs", "--from", split, "--seed", 1),
+        ("--from takes an .npz", "--train", tmp_path / "wide.npz"),
+        ("holds 0, 1, not one split", "--from", tmp_path / "many"),
+        ("--columns source,target,relation", "--train", tmp_path / "words.csv", *OF_RELATIONS),
         ("are for pairs that are read", "--columns", "source,target"),
         ("there are no pairs of val", "--train", split / "train.pt"),
         ("there is no file", "--from", tmp_path / "none.pt"),
@@ -802,6 +812,8 @@ def test_what_is_refused(tmp_path, linked):
 
 def test_an_npz_of_all_masks(tmp_path, linked):
     arrays = {"train": PAIRS["train"], "valid": PAIRS["val"], "test": PAIRS["test"].T}
+    arrays |= {"val_candidates": np.tile(PAIRS["val"], 2), "other": np.zeros(3)}
     np.savez(tmp_path / "all.npz", test_negatives=NEGATIVES["test"], **arrays)
-    run("pairs", linked, "--from", tmp_path / "all.npz")
-    same(linked, positives=PAIRS, negatives={"test": NEGATIVES["test"]})
+    assert "not read: 'other'" in run("pairs", linked, "--from", tmp_path / "all.npz").stderr
+    found = same(linked, positives=PAIRS, negatives={"test": NEGATIVES["test"]})
+    np.testing.assert_array_equal(found.candidates["val"], np.tile(PAIRS["val"], 2))

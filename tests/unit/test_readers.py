@@ -15,7 +15,7 @@ import tarfile
 import zipfile
 from functools import partial
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -249,6 +249,7 @@ def test_graphs_of_metis(tmp_path, monkeypatch, block):
 METIS = {
     "": "holds no graph",
     "2 1 2\n2\n1\n": "the first line",
+    "2 1 001 1\n2 1\n1 1\n": "the first line",
     "3 1\n2\n1\n": "has lines of 2",
     "2 1\n2\n1\n2\n": "line 4: there are more",
     "2 1\n3\n1\n": "line 2: vertex 1 names",
@@ -350,15 +351,8 @@ def test_planetoid_puts_every_row_in_its_place(tmp_path, protocol):
     members = {name: np.flatnonzero(mask).tolist() for name, mask in source.masks.items()}
     assert members == {"train": [0, 1], "val": [2, 3, 4, 5], "test": [6, 8, 9]}
     graph, facts = build_graph(source)
-    assert arcs_in(graph) == [
-        (0, 1),
-        (0, 2),
-        (1, 0),
-        (2, 0),
-        (6, 9),
-        (8, 8),
-        (9, 6),
-    ]  # 9 → 6 was missing
+    # 9 → 6 was missing.
+    assert arcs_in(graph) == [(0, 1), (0, 2), (1, 0), (2, 0), (6, 9), (8, 8), (9, 6)]
     assert facts["duplicates"]["found"] == 1
 
 
@@ -372,6 +366,8 @@ class Hostile:
 
 OTHER = sp.csr_matrix(np.eye(6, 2, dtype=np.float32))
 OTHER.indices = OTHER.indices[:1]
+SHAPELESS = sp.csr_matrix(np.eye(6, 2, dtype=np.float32))
+SHAPELESS._shape = (6, 2**100)
 PLANETOID = [
     ("x", Hostile(os.system, "true"), r"posix\.system|nt\.system"),
     ("allx", Hostile(np.ndarray, (10**12,)), r"toy.allx"),
@@ -385,6 +381,8 @@ PLANETOID = [
     ("ally", np.eye(5, 3), r"has 6 rows, its labels 5"),
     ("tx", sp.csr_matrix((3, 5), dtype=np.float32), r"differ in their columns"),
     ("tx", sp.csr_matrix(np.full((3, 2), np.nan)), r"features of vertex 0, column 0"),
+    ("graph", {0: [2**70]}, r"a number beyond 64 bits"),
+    ("allx", SHAPELESS, r"a CSR matrix without a shape"),
     ("test.index", b"8 6\n", r"names 2 vertices, tx has 3"),
     ("test.index", b"8 6 x\n", r"not a list of vertex numbers"),
     ("test.index", b"8 6 6\n", r"one of them twice"),
@@ -419,6 +417,7 @@ def write_npz(folder, **changes):
     return folder / "toy.npz"
 
 
+ATTRIBUTES = [f"attr_{part}" for part in ("data", "indices", "indptr", "shape")]
 NPZ = [
     ({"adj_indptr": None}, r"has no array adj_indptr"),
     ({"adj_shape": np.array([3, 4])}, r"3 x 4, not square"),
@@ -441,6 +440,10 @@ NPZ = [
 def test_npz_refuses(tmp_path):
     for changes, message in NPZ:
         assert "toy.npz" in refuses(message, read_source, write_npz(tmp_path, **changes)).message
+    named = read_source(write_npz(tmp_path, class_names=np.array([b"a", b"b"])))
+    assert (named.class_names, named.labels.tolist()) == (("a", "b"), [1, 0, -1])
+    bare = read_source(write_npz(tmp_path, labels=None, **dict.fromkeys(ATTRIBUTES)))
+    assert (bare.features, bare.labels, arcs_of(bare)) == (None, None, arcs_of(named))
 
 
 # Folders of graphs as OGB publishes them; data sets by name
@@ -545,19 +548,38 @@ def test_a_data_set_of_pyg_is_that_object(tmp_path):
     np.testing.assert_array_equal(stored.graph.labels, data.y.numpy())
     assert stored.manifest.nnz == data.num_edges
     assert "unknown data set of pyg 'KarateClu'" in refused("import", "pyg:KarateClu", "a.graph")
+    run("import", "pyg:FakeHeteroDataset", tmp_path / "typed.graph")
+    assert len(open_graph(tmp_path / "typed.graph").manifest.vertex_types) == 3
     told = refused("import", "pyg:FakeDataset/x/y", tmp_path / "a.graph")
     assert told.startswith("error: the library cannot load pyg:FakeDataset/x/y: TypeError")
 
 
-def test_a_data_set_of_dgl_is_saved_by_it(tmp_path, monkeypatch):
+def test_a_data_set_of_ogb_is_its_folder_and_is_loaded_once(tmp_path, cache, monkeypatch):
+    def loaded(name, root):
+        assert not (cache / "ogb").exists()
+        return SimpleNamespace(root=write_text(Path(root) / "ogbn_tiny", 3, [(0, 1), (1, 2)]))
+
+    library = SimpleNamespace(NodePropPredDataset=loaded)
+    monkeypatch.setitem(sys.modules, "ogb.nodeproppred", library)
+    for name in ("a", "b"):
+        told = run("import", "ogb:ogbn-tiny", tmp_path / f"{name}.graph")
+        assert open_graph(tmp_path / f"{name}.graph").manifest.nnz == 2
+    assert "--undirected" in told.stderr  # of OGB, where arcs go one way
+    assert "is no node property data set" in refused("import", "ogb:tiny", tmp_path / "c.graph")
+
+
+def test_a_data_set_of_dgl_is_saved_by_it(tmp_path, cache, monkeypatch):
     dgl, data = ModuleType("dgl"), ModuleType("dgl.data")
-    data.Cora = type("Cora", (), {"__len__": lambda self: 1, "__getitem__": lambda self, i: "it"})
+    data.Cora = type(
+        "Cora", (), {"__len__": lambda self: 1, "__getitem__": lambda self, i: self.root}
+    )
+    data.Cora.__init__ = lambda self, root: setattr(self, "root", root)
     data.Two = type("Two", (), {"__len__": lambda self: 2})
     dgl.save_graphs = lambda path, graphs: Path(path).write_text(str(graphs))
     for module in (dgl, data):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     with datasets.local_file(Path("dgl:Cora")) as path:
-        assert (path.suffix, path.read_text()) == (".bin", "['it']")
+        assert (path.suffix, path.read_text()) == (".bin", f"['{cache}/dgl/Cora']")
     assert not path.exists()
     assert "dgl:Two has 2 graphs" in refused("import", "dgl:Two", tmp_path / "a.graph")
     for name in ("ogb.nodeproppred", "dgl.data"):

@@ -192,6 +192,8 @@ MANIFESTS = [
     ({"direction": "sideways"}, DAMAGED.format("direction")),
     ({"directed": "\x1b[2J" * 99}, r"is damaged: directed cannot be '\\\\x1b"),
     ({"source": None}, DAMAGED.format("source")),
+    ({"directed": True, "symmetric_pattern": True}, "contradict each other"),
+    ({"sums": {"indptr": "0" * 32}}, "contradicts itself about"),
     ({"colour": "red"}, "is damaged: it has an unknown field 'colour'"),
     ({"masks": ["../../elsewhere"]}, "is damaged: masks does not hold what it should"),
     ({"masks": ["train", "train"]}, "is damaged: masks does not hold what it should"),
