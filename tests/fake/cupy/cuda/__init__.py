@@ -14,20 +14,8 @@ from cupy.cuda import device, runtime
 from cupy.cuda.runtime import used
 from cupy.queue import another, begin, current, main, refuse_in_capture
 
-__all__ = [
-    "Device",
-    "Event",
-    "Graph",
-    "MemoryPool",
-    "Stream",
-    "device",
-    "get_current_stream",
-    "get_elapsed_time",
-    "runtime",
-    "set_allocator",
-    "used",
-    "using_allocator",
-]
+__all__ = ["Device", "Event", "Graph", "MemoryPool", "Stream", "device", "get_current_stream",
+           "get_elapsed_time", "runtime", "set_allocator", "used", "using_allocator"]  # fmt: skip
 
 
 class Device:
