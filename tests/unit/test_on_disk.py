@@ -249,6 +249,7 @@ def test_mistakes_are_one_line(tmp_path, monkeypatch):
     np.save("x.npy", np.ones((3, 2)))
     np.save("nan.npy", np.where(np.arange(7) == 2, np.nan, 1))
     for words, message in (
+        ("--memory 1GB --string-ids", "--memory is for ids that are integers"),
         ("--arc-features nothing", "column of e.csv for --arc-features"),
         ("--arc-features kind", "'a' in column 'kind' is not a number"),
         ("--arc-features w1 --arc-label w1", "cannot be two things"),

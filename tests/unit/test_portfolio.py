@@ -133,6 +133,9 @@ def test_the_best_for_each_exchange_is_kept_as_a_pair(hubs):
     run("remove", hubs, "auto-4-mixed+mixed")
     (of_rows,) = add_best(hubs, 4, network=SLOW, exchange="rows", name="rows")
     assert {row.get("exchange") for row in of_rows.history} == {"rows", None}
+    (of_mixed,) = add_best(hubs, 4, network=SLOW, exchange="mixed", name="mixed", overwrite=True)
+    assert {row.get("exchange") for row in of_mixed.history} == {"mixed"}
+    run("remove", hubs, "mixed")
     refuses("unknown exchange 'sums'", add_best, hubs, 4, exchange="sums", name="x")
     add_best(hubs, 4, network=SLOW, overwrite=True)
     assert list_partitions(hubs) == ["auto-4-mixed", "auto-4-rows", "rows"]

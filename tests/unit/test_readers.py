@@ -496,6 +496,7 @@ SPOILED = [  # a file, its lines, and what is told
     ("edge_index_dict.npz", [1], "vertices of several types"),
     ("num-node-list.csv.gz", [2, 3], "holds 2 graphs"),
     ("num-node-list.csv.gz", [10**15], "of memory"),
+    ("num-node-list.csv.gz", [0], "a graph without vertices"),
     ("edge.csv.gz", [[0, 9]] * 5, "a vertex outside 0..4"),
     ("edge.csv.gz", [[0, 1]], "has 1 arcs, 5 are announced"),
     ("node-feat.csv.gz", X[:3], "has 3 rows"),
@@ -634,6 +635,8 @@ def test_what_is_unclear_or_damaged_is_refused(tmp_path, monkeypatch):
     for spoiled in (raw[:-9], raw[:4] + bytes(8) + raw[12:], b"PAR1", name):
         path.write_bytes(spoiled)
         refuses("truncated or damaged", read_source, path)
+    lists = table_of(tmp_path / "x.parquet", n=[1, 2], x=[[1.0, 2], [3, 4]])
+    assert read_features(lists).values.tolist() == [[1, 2], [3, 4]]
     for column, told in (([[1.0], [1.0, 2.0]], "different lengths"), (["a"], "'x' holds no numb")):
         refuses(told, read_features, table_of(tmp_path / "x.parquet", x=column))
     monkeypatch.setattr(parquet_tables, "FREE_ARCHIVE", 1 << 10)

@@ -8,7 +8,7 @@ import pytest
 import typed_graphs
 from command_line import refused, run
 from ogb_folders import rows
-from pyarrow import parquet
+from pyarrow import csv, parquet
 from refusals import refuses
 from small_graphs import make_folder
 from stored_graphs import change_array, change_json
@@ -270,6 +270,27 @@ def test_ids_stay_as_they_are_written(tmp_path, monkeypatch):
             assert graph.ids[own.start : own.stop].tolist() == [f"{type}:{one}" for one in ids]
 
 
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("ids", [["U1", "U2"], [0, 1]], ids=["texts", "numbers"])
+def test_pairs_in_columns_called_as_types_are_of_these(tmp_path, monkeypatch, form, ids):
+    monkeypatch.chdir(tmp_path)
+    save = csv.write_csv if form == "csv" else parquet.write_table
+    held = {"train": (0, 0), "valid": (1, 1), "test": (1, 0)}
+    listed = {mask: ([ids[user]], [ids[item]]) for mask, (user, item) in held.items()}
+    for name, (users, items) in (listed | {"buys": (ids, ids[::-1])}).items():
+        save(pa.table({"user_id": users, "item_id": items}), f"{name}.{form}")
+    (tmp_path / "sells.csv").write_text("user_id,item_id\n")
+    relations = (
+        f"--relation=user,{of},item={of}.{end}" for of, end in (("buys", form), ("none", "csv"))
+    )
+    run("import", ".", "g.graph", *relations)
+    run("pairs", "g.graph", "--from", ".")
+    types, pairs = open_graph("g.graph").graph.vertex_types, read_pairs("g.graph", "links")
+    for found, (user, item) in zip(pairs.positives.values(), held.values(), strict=True):
+        expected = [types.range("user").start + user, types.range("item").start + item]
+        assert found.tolist() == [expected]
+
+
 WRITTEN = ["--relation", "author,writes,paper=writes.csv"]
 TABLES = [
     (["--nodes", "a=3"], "there are no relations"),
@@ -404,6 +425,7 @@ def test_tables_are_the_same_graph(tmp_path, case):
     run("import", tmp_path / "tables", tmp_path / "again.graph")
     again = open_graph(tmp_path / "again.graph").manifest
     assert (again.id, again.data_id) == (manifest.id, manifest.data_id)
+    assert "is there already" in refused("export", path, tmp_path / "tables")
 
 
 @pytest.mark.parametrize("kept", [[CITES], [CITES, READS]], ids=len)
