@@ -163,11 +163,9 @@ class Ranks:
             self._process = subprocess.Popen(
                 [*_launcher(), "-n", str(nranks), *words, str(folder)],
                 env={**os.environ, **MPI_ENVIRONMENT, **env, SESSIONS: str(folder)},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                 start_new_session=True,
-            )
+            )  # fmt: skip
         self._ended = os.pidfd_open(self._process.pid)
 
     def _pipe(self, name: str) -> int:

@@ -164,13 +164,11 @@ def test_files_say_what_python_is_given(succeed, results, folder, tmp_path):
     some = {"top": 60, "with_arcs": True}
     succeed(
         2,
-        score("a.npy", pairs=tmp_path / "pairs.csv"),
-        score("b.csv", pairs=tmp_path / "pairs.npy"),
-        score("a.npz", pairs="links", of="val"),
-        score("c.npz", top=K),
+        score("a.npy", pairs=tmp_path / "pairs.csv"), score("b.csv", pairs=tmp_path / "pairs.npy"),
+        score("a.npz", pairs="links", of="val"), score("c.npz", top=K),
         score("d.csv", vertices=tmp_path / "some.txt", **some),
         score("e.npz", vertices="60,3,3,0", **some),
-    )
+    )  # fmt: skip
     close(np.load(tmp_path / "a.npy"), results["dot", "pairs"])
     close(np.loadtxt(tmp_path / "b.csv"), results["dot", "pairs"])
     close(np.load(tmp_path / "a.npz")["score"], results["dot", "set"])
@@ -188,11 +186,9 @@ def test_files_say_what_python_is_given(succeed, results, folder, tmp_path):
     named, alone = {"path": store(tmp_path / "named.graph", replace(graph, ids=names))}, None
     few = {"top": 4, "with_arcs": True, "partition": alone}
     succeed(
-        1,
-        score("n.npy", **named, pairs=tmp_path / "named.csv", partition=alone),
-        score("n.npz", **named, vertices="v0,v5", **few),
-        score("m.npz", vertices="0,5", **few),
-    )
+        1, score("n.npy", **named, pairs=tmp_path / "named.csv", partition=alone),
+        score("n.npz", **named, vertices="v0,v5", **few), score("m.npz", vertices="0,5", **few),
+    )  # fmt: skip
     ours, numbered = np.load(tmp_path / "n.npz"), np.load(tmp_path / "m.npz")
     np.testing.assert_array_equal(ours["partner"], names[numbered["partner"]])
     close(ours["score"], numbered["score"])

@@ -75,12 +75,10 @@ def test_tools_are_spared_work_on_huge_graphs():
 
 SEEDED = {
     "metis gp": {"objective": "cut", "passes": 10},
-    "kaminpar gp": {"preset": "default", "threads": 1},
-    "kahypar hp": {"preset": "default"},
+    "kaminpar gp": {"preset": "default", "threads": 1}, "kahypar hp": {"preset": "default"},
     "mtkahypar hp": {"preset": "fast", "threads": 2, "max_net": 0},
-    "mtkahypar gp": {"preset": "fast", "threads": 1, "max_net": 0},
-    "random rp": {},
-}
+    "mtkahypar gp": {"preset": "fast", "threads": 1, "max_net": 0}, "random rp": {},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", SEEDED)
@@ -129,13 +127,11 @@ MISTAKES = [
     ("rp", 2, {"preset": "default"}, "has no options"),
     ("gp", 2, {"objective": "volume"}, "unknown objective of the tool 'metis'"),
     ("hp", 2, {"threads": "two"}, "'two' is not of type int"),
-    ("gp", 2, {"passes": -1}, "passes = -1"),
-    ("hp", 2, {"imbalance": -0.1}, "it is a fraction"),
+    ("gp", 2, {"passes": -1}, "passes = -1"), ("hp", 2, {"imbalance": -0.1}, "it is a fraction"),
     ("hp", 2, {"imbalance": float("nan")}, "it is a fraction"),
     ("rp", 8, {"imbalance": 3}, r"4 times the average\n  hint: .* 0.03 for 3 percent"),
-    ("rp", 2, {"seed": -1}, "seed = -1"),
-    ("rp", 2, {"seed": 2**31}, "seed = 2147483648"),
-]
+    ("rp", 2, {"seed": -1}, "seed = -1"), ("rp", 2, {"seed": 2**31}, "seed = 2147483648"),
+]  # fmt: skip
 
 
 def test_mistakes_are_told_and_nothing_is_written(folder):

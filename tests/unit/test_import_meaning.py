@@ -432,15 +432,13 @@ def test_every_kind_of_file(place, what):
 
 
 TABLES = {
-    "1,2\n3\n": "line 2: '3' has 1 columns, not 2",
-    "a,b\nc,d\n": "line 1: 'a,b' is not 2 numbers",
-    "": "holds no features",
-    "id\n1\n": "a column of ids, but no features",
+    "1,2\n3\n": "line 2: '3' has 1 columns, not 2", "a,b\nc,d\n": "line 1: 'a,b' is not 2 numbers",
+    "": "holds no features", "id\n1\n": "a column of ids, but no features",
     "id,a\n1,2\n1,3\n": "the id 1 occurs twice",
     "1,nan\n": "features of vertex 0, column 1 are not finite",
     "id,a\n1,2\n1\n": "line 3: '1' has 1 columns",
     "id,a,b\nx,,2\ny,3,4\n": "line 2: 'x,,2': '' in column 'a' is not a number",
-}
+}  # fmt: skip
 
 
 def test_tables_of_features_that_are_refused(place):

@@ -191,15 +191,12 @@ def test_a_clock_that_runs_out(folder, cheap, monkeypatch):
 
 AUTO, GP = "--model auto -k 2 ", "--model gp -k 2 "
 MISTAKES = {
-    AUTO + "--time-limit 0": "time limit = 0",
-    AUTO + "--alpha -1": "alpha = -1",
-    AUTO + "--width 0": "width = 0",
-    AUTO + "--tool metis": "chooses tools",
+    AUTO + "--time-limit 0": "time limit = 0", AUTO + "--alpha -1": "alpha = -1",
+    AUTO + "--width 0": "width = 0", AUTO + "--tool metis": "chooses tools",
     AUTO + "--ranks-per-node 0": "ranks per node = 0",
     AUTO + "--exchange row": "did you mean 'rows'",
-    GP + "--exchange rows": "options of --model auto",
-    GP + "--weigh total=-1": "not negative",
-}
+    GP + "--exchange rows": "options of --model auto", GP + "--weigh total=-1": "not negative",
+}  # fmt: skip
 
 
 def test_mistakes(folder):

@@ -60,9 +60,7 @@ def with_adjacency(fields):
 
 
 WRAPPED = {
-    "adjacency": with_adjacency,
-    "dict": lambda fields: fields,
-    "data": as_data,
+    "adjacency": with_adjacency, "dict": lambda fields: fields, "data": as_data,
     "dataset": lambda fields: (fields, None, write.named(DATA, "Data")),
     "older dataset": lambda fields: (as_data(fields), None),
     "slice": lambda fields: (fields, {"x": write.tensor("slices", np.arange(3), 0, (2,), (1,))}),

@@ -89,13 +89,10 @@ def test_the_number_of_nets_and_batches(monkeypatch):
 
 
 MISTAKES = [
-    ({"theta": -0.1}, "theta = -0.1"),
-    ({"delta": 1.0}, "delta = 1"),
-    ({"delta": 0.0}, "delta = 0"),
-    ({"batches": -1}, "batches = -1"),
-    ({"batch": 201}, "a batch of 201 vertices"),
+    ({"theta": -0.1}, "theta = -0.1"), ({"delta": 1.0}, "delta = 1"), ({"delta": 0.0}, "delta = 0"),
+    ({"batches": -1}, "batches = -1"), ({"batch": 201}, "a batch of 201 vertices"),
     ({"theta": 1e-7}, "choose a larger theta"),
-]
+]  # fmt: skip
 
 
 def test_mistakes():
