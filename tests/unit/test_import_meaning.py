@@ -344,6 +344,7 @@ REFUSED = [  # text, options, what the message says
     ("1,2\n0x1f,2\n", {}, "line 2: .*'0x1f' in column 1 is not an integer"),
     ("x7 2\n1 2\n2 1\n", {}, "line 1: .*'x7' in column 1 is not an integer(.|\n)*--string-ids"),
     ("1,2\nNA,2\n", {}, "line 2: .*'NA' in column 1 is not an integer(.|\n)*leave the row out"),
+    ("a b\nb c\n#c d e\n", {}, "line 3(.|\n)*if the line is a comment, --comments '#'"),
     ("#a b\nb #a\n", {}, "line 1: '#a b' may be a comment or a row"),
     ("# of all links\n\n%C3 b\nb %C3\n", {}, "line 3: '%C3 b' may be a comment or a row"),
     ("%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", {}, "a Matrix Market file"),
@@ -404,7 +405,7 @@ def written(what):
     np.savez("named.npz", **named)
     yield from ("x.npz", "named.npz")
     yield save("x.csv", text)
-    yield save("header.csv", "a,b"[: 1 + 2 * rows[0].count(",")] + "\n" + text)
+    yield save("header.csv", "# a note\n" + "a,b"[: 1 + 2 * rows[0].count(",")] + "\n" + text)
     yield save("x.tsv", text.replace(",", "\t").replace("\n", "\r\n"))
     if what == "features":
         sp.save_npz("csr.npz", sp.csr_matrix(values))

@@ -150,8 +150,7 @@ MISTAKES = {
     f"{ADD} block -k 2 --seed 1": "nothing is random",
     f"{ADD} gp -k 2 --imbalance 3": "0.03 for 3 percent",
     f"{ADD} gp -k 2 --set x": "--set 'x' is not of the form OPTION=VALUE",
-    f"{ADD} metis -k 2": "hint: METIS is gp",
-    f"{ADD} hp -k 2 --set max_net=-2": "max_net = -2",
+    f"{ADD} metis -k 2": "hint: METIS is gp", f"{ADD} hp -k 2 --set max_net=-2": "max_net = -2",
     f"{ADD} rp -k 2 --balance rows": "does not balance anything",
     f"{ADD} gp -k 2 --weigh totl=1": "hint: did you mean 'total'?",
     f"{ADD} rp -k 2 --weigh total=0 --weigh max_send=0": "all weights of the objective are 0",
@@ -161,7 +160,7 @@ MISTAKES = {
     "export-model DEMO x --format hmetis -k 201": "k = 201 is not in 1..200",
     "synth hetero x.graph --relations paper-cites:3": "'paper-cites' is no relation of its own",
     "compare DEMO": "hint: make one: gcn-partition add",
-}
+}  # fmt: skip
 
 
 def test_mistakes_end_in_a_message_and_code_2(demo, tmp_path, monkeypatch):

@@ -63,8 +63,7 @@ MTX = {
     BANNER + "complex general\n1 1 0\n": "field 'complex' is not supported",
     BANNER + "real skew-symmetric\n1 1 0\n": "'skew-symmetric' is not supported",
     REALS + "3 3\n": "line 2: expected 'ROWS COLUMNS ENTRIES'",
-    REALS + "3 4 1\n1 1 1\n": "square, this one is 3 x 4",
-    REALS + "0 0 0\n": "without vertices",
+    REALS + "3 4 1\n1 1 1\n": "square, this one is 3 x 4", REALS + "0 0 0\n": "without vertices",
     PATTERN + "%\n3 3 2\n1 2\n4 1\n": "line 5: row index out of bounds",
     PATTERN + "3 3 2\n1 2\n1 0\n": "line 4: column index out of bounds",
     PATTERN + "3 3 2\n1 2\n": "announces 2 entries but holds 1",
@@ -75,7 +74,7 @@ MTX = {
     REALS + "3 3 1\n1 2\n": "line 3: an entry of a real matrix has 3 columns",
     REALS + "3 3 2\n1 2 1\n2 3 nan\n": "line 4: 'n' is not part",
     REALS + "3 3 1\n1 2 1e999\n": "weight of entry 1 is inf",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["bad.mtx", "bad.mtx.gz"])
@@ -177,20 +176,16 @@ def tarred(mode="w", **members):
 
 
 PACKED = {
-    "a.txt.bz2": bz2.compress(LIST.encode()),
-    "a.txt.xz": lzma.compress(LIST.encode()),
+    "a.txt.bz2": bz2.compress(LIST.encode()), "a.txt.xz": lzma.compress(LIST.encode()),
     "a.zst": pa.compress(LIST.encode(), "zstd", asbytes=True),
     "a.csv.zip": zipped(readme__md="x", some__txt=LIST),
     "a.tar": tarred(a__txt=LIST, b__txt="5 6\n"),
     "a.tar.gz": tarred("w:gz", other__mtx="", a__mtx=MATRIX),
-    "a.tgz": tarred("w:gz", other__mtx=MATRIX),
-    "a.mtx.gz": tarred("w:gz", a__mtx=MATRIX),
-    "a.gz": tarred("w", a__mtx=MATRIX),
-    "a.zip": zipped(a__txt__gz=gzip.compress(LIST.encode())),
-    "a.edges": ONE_SIGN,
-    "b.mtx": ONE_SIGN,
+    "a.tgz": tarred("w:gz", other__mtx=MATRIX), "a.mtx.gz": tarred("w:gz", a__mtx=MATRIX),
+    "a.gz": tarred("w", a__mtx=MATRIX), "a.zip": zipped(a__txt__gz=gzip.compress(LIST.encode())),
+    "a.edges": ONE_SIGN, "b.mtx": ONE_SIGN,
     "c.mtx": "\ufeff" + MATRIX.replace("%%Matrix", "% matrix"),
-}
+}  # fmt: skip
 
 
 def test_what_is_packed_is_read_by_what_it_is(tmp_path):

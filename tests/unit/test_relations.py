@@ -271,15 +271,15 @@ def test_ids_stay_as_they_are_written(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("form", "save"), [("csv", csv.write_csv), ("parquet", parquet.write_table)]
+    ("form", "put"), [("csv", csv.write_csv), ("parquet", parquet.write_table)]
 )
 @pytest.mark.parametrize("ids", [["U1", "U2"], [0, 1]], ids=["texts", "numbers"])
-def test_pairs_in_columns_called_as_types_are_of_these(tmp_path, monkeypatch, form, save, ids):
+def test_pairs_in_columns_called_as_types_are_of_these(tmp_path, monkeypatch, form, put, ids):
     monkeypatch.chdir(tmp_path)
     held = {"train": (0, 0), "valid": (1, 1), "test": (1, 0)}
     listed = {mask: ([ids[user]], [ids[item]]) for mask, (user, item) in held.items()}
     for name, (users, items) in (listed | {"buys": (ids, ids[::-1])}).items():
-        save(pa.table({"user_id": users, "item_id": items}), f"{name}.{form}")
+        put(pa.table({"user_id": users, "item_id": items}), f"{name}.{form}")
     (tmp_path / "sells.csv").write_text("user_id,item_id\n")
     tables = {"buys": form, "sells": "csv"}
     run(
