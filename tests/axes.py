@@ -45,17 +45,13 @@ SHOWN = {
     "gin": ("model.hidden=6,6", "model.train_eps=true", "model.norm=batch"),
     "gat": ("model.hidden=6,9", "model.activation=elu", *ATTENTION),
     "gatv2": ("model.hidden=6,9", "model.residual=linear", *ATTENTION),
-    "gcnii": (
-        "model.hidden=6,6,6",
-        "model.norm=layer",
-        "train.weight_decay=1e-3",
-        "train.weight_decay_convs=0.01",
-    ),
+    "gcnii": ("model.hidden=6,6,6", "model.norm=layer", "train.weight_decay=1e-3",
+              "train.weight_decay_convs=0.01"),
     "appnp": ("model.hidden=8", "model.hops=3"),
     "sgc": ("model.hops=3",),
     "sign": ("model.hidden=5", "model.hops=2"),
     "mlp": ("model.hidden=8,8", "model.norm=batch", "model.activation=prelu"),
-}
+}  # fmt: skip
 NETWORKS = {
     name: (f"model.name={name}", *SHOWN.get(name, ["model.hidden=7,5"]))
     for name in NETWORK_REGISTRY

@@ -142,14 +142,9 @@ def mpirun(warm) -> Callable[..., subprocess.CompletedProcess]:
     launcher = _launcher()
 
     def run(
-        nranks: int,
-        *argv: str | os.PathLike,
-        code: int | None = 0,
-        timeout: float = 60,
-        env: dict[str, str] | None = None,
-        cwd: str | os.PathLike | None = None,
-        cold: bool = False,
-    ) -> subprocess.CompletedProcess:
+        nranks: int, *argv: str | os.PathLike, code: int | None = 0, timeout: float = 60,
+        env: dict[str, str] | None = None, cwd: str | os.PathLike | None = None, cold: bool = False,
+    ) -> subprocess.CompletedProcess:  # fmt: skip
         first, *rest = (str(word) for word in argv)
         command = [*launcher, "-n", str(nranks), *(as_usual if cold else warm)(first), *rest]
         variables = {**os.environ, **MPI_ENVIRONMENT, **(env or {})}
@@ -168,11 +163,9 @@ class Ranks:
             self._process = subprocess.Popen(
                 [*_launcher(), "-n", str(nranks), *words, str(folder)],
                 env={**os.environ, **MPI_ENVIRONMENT, **env, SESSIONS: str(folder)},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                 start_new_session=True,
-            )
+            )  # fmt: skip
         self._ended = os.pidfd_open(self._process.pid)
 
     def _pipe(self, name: str) -> int:
@@ -224,13 +217,9 @@ def run_cases(tmp_path_factory, warm) -> Iterator[Callable[..., list]]:
     kept: dict[int, Ranks] = {}
 
     def run(
-        program: str,
-        nranks: int,
-        cases: list,
-        timeout: float = 240,
-        env: dict | None = None,
+        program: str, nranks: int, cases: list, timeout: float = 240, env: dict | None = None,
         cold: bool = False,
-    ) -> list:
+    ) -> list:  # fmt: skip
         ranks = kept.pop(nranks, None) if env is None else None
         if ranks is None or not ranks.live:
             words = (as_usual if cold else warm)("cases.py")
@@ -354,11 +343,8 @@ def launched(tmp_path_factory) -> Iterator[Callable[..., subprocess.Popen]]:
 
     def start(nranks: int, *words: str | os.PathLike) -> subprocess.Popen:
         command = [*launcher, "-n", str(nranks), *PYTHON, "gcnmpi", *map(str, words)]
-        process = subprocess.Popen(
-            command,
-            env={**os.environ, **MPI_ENVIRONMENT, SESSIONS: str(tmp_path_factory.mktemp("mpi"))},
-            **APART,
-        )
+        of_it = {**MPI_ENVIRONMENT, SESSIONS: str(tmp_path_factory.mktemp("mpi"))}
+        process = subprocess.Popen(command, env={**os.environ, **of_it}, **APART)
         processes.append(process)
         return process
 
@@ -472,20 +458,12 @@ APART |= {"stdin": subprocess.DEVNULL, "text": True, "start_new_session": True}
 
 
 def run_group(
-    command: list[str],
-    code: int | None,
-    timeout: float,
-    env: dict[str, str],
+    command: list[str], code: int | None, timeout: float, env: dict[str, str],
     cwd: str | os.PathLike | None,
-) -> subprocess.CompletedProcess:
+) -> subprocess.CompletedProcess:  # fmt: skip
     """Run a command in a process group of its own, and end the whole group on a time-out."""
     with tempfile.TemporaryDirectory(prefix="mpi-", ignore_cleanup_errors=True) as sessions:
-        process = subprocess.Popen(
-            command,
-            env={**env, SESSIONS: sessions},
-            cwd=cwd,
-            **APART,
-        )
+        process = subprocess.Popen(command, env={**env, SESSIONS: sessions}, cwd=cwd, **APART)
         try:
             out, err = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:

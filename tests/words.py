@@ -19,12 +19,8 @@ def line(verb, *words, settings=(), **options):
     """A command line; of options, True stands for those without a value, None for none."""
     given = {f"--{name.replace('_', '-')}": value for name, value in options.items()}
     named = ((key,) if value is True else (key, value) for key, value in given.items())
-    return [
-        verb,
-        *words,
-        *chain(*(some for some in named if some[-1] is not None)),
-        *sets(*settings),
-    ]
+    options_of_it = chain(*(some for some in named if some[-1] is not None))
+    return [verb, *words, *options_of_it, *sets(*settings)]
 
 
 def processes_of(word):

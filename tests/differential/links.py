@@ -128,12 +128,9 @@ def counted(problem: LinkProblem, drawn: Drawn) -> np.ndarray:
 
 
 def scores(
-    task: LinkOptions,
-    rows: torch.Tensor,
-    pairs: torch.Tensor,
-    of: dict[str, torch.Tensor],
+    task: LinkOptions, rows: torch.Tensor, pairs: torch.Tensor, of: dict[str, torch.Tensor],
     relations: torch.Tensor | None = None,
-) -> torch.Tensor:
+) -> torch.Tensor:  # fmt: skip
     """The scores of pairs (…, 2), by the decoder's formula."""
     x, y = rows[pairs[..., 0]], rows[pairs[..., 1]]
     if tells_relations(task):

@@ -67,14 +67,13 @@ def graphs(scratch: Path) -> Iterator[Path]:
         weights[-3:] = weights[:, -3:] = 0
         source, target = np.nonzero(weights)
         graph = Graph(
-            np.searchsorted(source, np.arange(N + 1)),
-            target.astype(np.int32),
+            np.searchsorted(source, np.arange(N + 1)), target.astype(np.int32),
             weights=weights[source, target],
             features=random.standard_normal((N, FEATURES)).astype(np.float32),
             labels=random.integers(0, CLASSES, N).astype(np.int32),
             masks={"train": random.random(N) < 0.6},
             arc_data=ArcData(random.standard_normal((len(source), 2)).astype(np.float32)),
-        )
+        )  # fmt: skip
         write_graph(scratch / f"{kind}.graph", graph, source={"generator": kind})
         yield scratch / f"{kind}.graph"
 

@@ -69,15 +69,12 @@ def parallel(n, narcs, width=3):
     ends = np.hstack((ends, ends[:, : narcs // 4]))
     source, target = ends[:, np.lexsort(ends[::-1])]
     labels = np.where(rng.random(n) < 0.1, -1, np.arange(n) % 4).astype(np.int32)
-    return Graph(
-        np.searchsorted(source, np.arange(n + 1)).astype(np.int64),
-        target.astype(np.int32),
-        features=rng.standard_normal((n, 5)).astype(np.float32),
-        labels=labels,
-        masks={"train": np.arange(n) % 3 == 0, "val": np.arange(n) % 3 == 1},
-        arc_data=ArcData(rng.standard_normal((len(source), width)).astype(np.float32)),
-        parallel=True,
-    )
+    indptr = np.searchsorted(source, np.arange(n + 1)).astype(np.int64)
+    features = rng.standard_normal((n, 5)).astype(np.float32)
+    data = ArcData(rng.standard_normal((len(source), width)).astype(np.float32))
+    masks = {"train": np.arange(n) % 3 == 0, "val": np.arange(n) % 3 == 1}
+    more = {"labels": labels, "masks": masks, "arc_data": data, "parallel": True}
+    return Graph(indptr, target.astype(np.int32), features=features, **more)
 
 
 def undirected():

@@ -86,13 +86,8 @@ def compared(mpirun, graph, cases, streams):
     return json.loads(done.stdout)
 
 
-RUN = (
-    "kernel=cupy",
-    DROPOUT,
-    "train.schedule=cosine",
-    "train.period=9",
-    "train.checkpoint_every=2",
-)
+SCHEDULE = ("train.schedule=cosine", "train.period=9", "train.checkpoint_every=2")
+RUN = ("kernel=cupy", DROPOUT, *SCHEDULE)
 
 
 def test_a_run_goes_on_with_graphs_as_without(mpirun, schemes_folder, tmp_path):

@@ -52,12 +52,8 @@ DAILY = ("README", "python")
 EPOCHS = 13  # of trainings that are cut short
 EXAMPLES = {"kernel": "panels", "scheme": "local"}
 # Pages whose blocks are files to be saved: other tests run them.
-OF_OTHER_TESTS = {
-    "file-formats",
-    "adding-a-network",
-    "adding-a-partitioner",
-    *(f"adding-a-{kind}" for kind in EXAMPLES),
-}
+OF_OTHER_TESTS = {f"adding-a-{kind}" for kind in (*EXAMPLES, "network", "partitioner")}
+OF_OTHER_TESTS.add("file-formats")
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:

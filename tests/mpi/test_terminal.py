@@ -21,10 +21,9 @@ def test_codes_are_written_to_terminals_only(mpirun, shell, tmp_path):
         words("train", "t"),
         words("repeat", "r", seeds="0..1"),
         [*words("sweep", "s", seeds=0), "--try", "train.lr=0.1,0.01"],
-        words("verify"),
-        ["doctor"],
+        words("verify"), ["doctor"],
         words("bench-schemes", settings=(), epochs=1, schemes="p2p"),
-    ]
+    ]  # fmt: skip
     done = mpirun(2, "commands.py", json.dumps(lines))
     assert done.stdout
     assert "\x1b" not in done.stdout + done.stderr

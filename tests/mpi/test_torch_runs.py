@@ -161,12 +161,8 @@ def test_mistakes_are_one_line_on_all_ranks(launch):
         "beyond run.epochs(1)": {"epochs": 1},
         "there is no checkpoint": {"resume": "nowhere"},
     }
-    done = launch(
-        2,
-        *cases,
-        {"out": "there", "epochs": 2},
-        *({"out": "there", **case} for case in then.values()),
-    )
+    there = [{"out": "there", **case} for case in ({"epochs": 2}, *then.values())]
+    done = launch(2, *cases, *there)
     told = done.stdout.splitlines()
     for words, line in zip([*MISTAKES.values(), "done", *then], told, strict=True):
         assert words in line

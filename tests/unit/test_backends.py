@@ -34,6 +34,9 @@ def variants():
     for model, tool in ((m, tool) for m in MODELS for tool in MODELS[m].tools):
         marks = [pytest.mark.skip(reason=missing[tool])] if missing[tool] else []
         yield pytest.param(model, tool, {}, id=f"{model}-{tool}", marks=marks)
+        if model == "shp":
+            more = {"sampler": "neighbor", "batch": "50%", "fanouts": "2,2"}
+            yield pytest.param(model, tool, more, id="shp-neighbor", marks=marks)
         options = {} if missing[tool] else TOOLS.get(tool).options
         objective = options.get("objective")
         for value in {*objective.choices} - {objective.default} if objective else ():
@@ -72,12 +75,10 @@ def test_tools_are_spared_work_on_huge_graphs():
 
 SEEDED = {
     "metis gp": {"objective": "cut", "passes": 10},
-    "kaminpar gp": {"preset": "default", "threads": 1},
-    "kahypar hp": {"preset": "default"},
+    "kaminpar gp": {"preset": "default", "threads": 1}, "kahypar hp": {"preset": "default"},
     "mtkahypar hp": {"preset": "fast", "threads": 2, "max_net": 0},
-    "mtkahypar gp": {"preset": "fast", "threads": 1, "max_net": 0},
-    "random rp": {},
-}
+    "mtkahypar gp": {"preset": "fast", "threads": 1, "max_net": 0}, "random rp": {},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", SEEDED)
@@ -126,13 +127,11 @@ MISTAKES = [
     ("rp", 2, {"preset": "default"}, "has no options"),
     ("gp", 2, {"objective": "volume"}, "unknown objective of the tool 'metis'"),
     ("hp", 2, {"threads": "two"}, "'two' is not of type int"),
-    ("gp", 2, {"passes": -1}, "passes = -1"),
-    ("hp", 2, {"imbalance": -0.1}, "it is a fraction"),
+    ("gp", 2, {"passes": -1}, "passes = -1"), ("hp", 2, {"imbalance": -0.1}, "it is a fraction"),
     ("hp", 2, {"imbalance": float("nan")}, "it is a fraction"),
     ("rp", 8, {"imbalance": 3}, r"4 times the average\n  hint: .* 0.03 for 3 percent"),
-    ("rp", 2, {"seed": -1}, "seed = -1"),
-    ("rp", 2, {"seed": 2**31}, "seed = 2147483648"),
-]
+    ("rp", 2, {"seed": -1}, "seed = -1"), ("rp", 2, {"seed": 2**31}, "seed = 2147483648"),
+]  # fmt: skip
 
 
 def test_mistakes_are_told_and_nothing_is_written(folder):
@@ -161,6 +160,7 @@ FAKES = {
     "return [-1] * len(model.weights)": "part numbers outside 0..4",
     "return [0] * len(model.weights)": "returned only 1 of 5 parts",
     "raise RuntimeError('no luck')": "the tool failed: RuntimeError: no luck",
+    "from partition.errors import UserError; raise UserError('no room', 'a hint')": "no room",
     "import os; print('going', flush=True); os.kill(os.getpid(), 9)":
         "the tool was killed by SIGKILL: going",
     "import os; os.abort()": "the tool was killed by SIGABRT",

@@ -3,6 +3,7 @@
 import csv
 import math
 import re
+import sys
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -13,12 +14,14 @@ from small_graphs import make_folder, random_graph
 from partition.charts import figures, scales
 from partition.charts.figures import Bars, HeatMap, Lines, Points, Series, binned, groups_of
 from partition.charts.page import Section, Table, as_page, legend_of, table_of
+from partition.charts.paper import check_figure
 from partition.charts.svg import draw
 from partition.graph.store import list_partitions, open_graph, write_graph
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition
 from partition.reporting.comparison import compare, geometric_mean, metrics_of_parts
 from partition.reporting.page import comparison_figures, write_comparison
+from partition.reporting.plots import plot_comparison
 from partition.reporting.study import Recipe, parse_recipe, study, table, write_csv
 
 EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>&"
@@ -189,6 +192,12 @@ def test_the_table_and_the_csv(rows, tmp_path):
         written = list(csv.DictReader(file))
     assert [int(row["volume"]) for row in written] == [row["volume"] for row in rows]
     assert float(written[1]["relative_max_send"]) == rows[1]["relative"]["max_send"]
+
+
+def test_figures_without_matplotlib_name_it(rows, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
+    refuses("figures need matplotlib", plot_comparison, rows, tmp_path / "c.png")
+    refuses("figures need matplotlib", check_figure, tmp_path / "c.png")
 
 
 def test_the_page_names_exchanges_and_gives_a_kind_one_colour(tmp_path):

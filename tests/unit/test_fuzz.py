@@ -21,9 +21,8 @@ MEMORY = 4 << 20  # bytes that reading one may take however small it is; and ten
 
 @pytest.fixture(scope="module")
 def target_of(tmp_path_factory):
-    return targets(
-        tmp_path_factory.mktemp("targets")
-    ).__getitem__  # not the files themselves, which a failure would print
+    found = targets(tmp_path_factory.mktemp("targets"))
+    return found.__getitem__  # not the files themselves, which a failure would print
 
 
 def in_time(target, folder, file, data):

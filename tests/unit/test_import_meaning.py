@@ -161,6 +161,9 @@ def test_rows_need_ids_where_those_of_the_graph_have_gaps(place):
     assert graph.indices.tolist() == [1, 2]
     graph = imported("--features", "x.npy", "--ids", "sorted", source=gap)
     assert (graph.ids.tolist(), graph.features[:, 0].tolist()) == ([10, 20, 30], [30, 10, 20])
+    same = imported("--features", "x.npy", "--ids", "sorted", source=save("e.txt", "3 4\n4 5\n"))
+    assert (same.ids.tolist(), same.features[:, 0].tolist()) == ([3, 4, 5], [30, 10, 20])
+    assert "but there is no file" in denied("--ids", "sorted", source=gap)
     # Ids name vertices without arcs too, and must name all others.
     save("ids.txt", "30\n-7\n10\n20\n")
     assert imported("--ids", "ids.txt", source=gap).indptr.tolist() == [0, 1, 1, 2, 2]
@@ -174,6 +177,7 @@ def test_a_column_of_ids_says_whose_row_it_is(place):
         ("id,a\n3,3\n1,1\n0,0\n5,5\n2,2\n9,9\n", "no vertex 9; its ids are 0, 1, 2 …"),
         ("id,a\n3,1\n1,1\n", "there is none for vertex 0"),
         ("0,.5\n1,.5\n2,.5\n3,.5\n4,.5\n5,.5\n", "ids, or features?"),
+        ("id,a\nx,0\ny,1\n", "the ids of the graph are integers, not 'x'"),
         ("f,node,id\n0,0,0\n1,1,1\n2,2,2\n", "'node' and 'id' may both have the ids"),
     ):
         save("x.csv", text)
@@ -239,13 +243,14 @@ def test_errors_of_tables_name_line_and_column_and_how_they_are_mended(place):
 
 
 def test_duplicates_with_other_weights_are_told(place):
-    save("twice.txt", "0 1 2\n0 1 3\n0 1 2\n1 2 1\n1 2 1\n2 0 1\n")
+    save("twice.txt", "# of it\n0 1 2\n0 1 3\n0 1 2\n1 2 1\n1 2 1\n2 0 1\n")
     first = "3 duplicates merged, 1 with another weight: the first was kept; --dup"
     summed = "--duplicates sum", "3 duplicates added up", 7
     for more, told, weight in (("", first, 2), ("--memory 4GB", first, 2), summed):
         done = run("import", "twice.txt", "g.graph", "--force", *more.split())
         said = " ".join(done.stdout.split())
         assert told in said
+        assert "comments │ 1 lines" in said
         assert ("another weight" in said) == (told == first)
         assert open_graph("g.graph").graph.weights[0] == weight
 
@@ -339,6 +344,7 @@ REFUSED = [  # text, options, what the message says
     ("1,2\n0x1f,2\n", {}, "line 2: .*'0x1f' in column 1 is not an integer"),
     ("x7 2\n1 2\n2 1\n", {}, "line 1: .*'x7' in column 1 is not an integer(.|\n)*--string-ids"),
     ("1,2\nNA,2\n", {}, "line 2: .*'NA' in column 1 is not an integer(.|\n)*leave the row out"),
+    ("a b\nb c\n#c d e\n", {}, "line 3(.|\n)*if the line is a comment, --comments '#'"),
     ("#a b\nb #a\n", {}, "line 1: '#a b' may be a comment or a row"),
     ("# of all links\n\n%C3 b\nb %C3\n", {}, "line 3: '%C3 b' may be a comment or a row"),
     ("%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", {}, "a Matrix Market file"),
@@ -399,7 +405,7 @@ def written(what):
     np.savez("named.npz", **named)
     yield from ("x.npz", "named.npz")
     yield save("x.csv", text)
-    yield save("header.csv", "a,b"[: 1 + 2 * rows[0].count(",")] + "\n" + text)
+    yield save("header.csv", "# a note\n" + "a,b"[: 1 + 2 * rows[0].count(",")] + "\n" + text)
     yield save("x.tsv", text.replace(",", "\t").replace("\n", "\r\n"))
     if what == "features":
         sp.save_npz("csr.npz", sp.csr_matrix(values))
@@ -427,15 +433,13 @@ def test_every_kind_of_file(place, what):
 
 
 TABLES = {
-    "1,2\n3\n": "line 2: '3' has 1 columns, not 2",
-    "a,b\nc,d\n": "line 1: 'a,b' is not 2 numbers",
-    "": "holds no features",
-    "id\n1\n": "a column of ids, but no features",
+    "1,2\n3\n": "line 2: '3' has 1 columns, not 2", "a,b\nc,d\n": "line 1: 'a,b' is not 2 numbers",
+    "": "holds no features", "id\n1\n": "a column of ids, but no features",
     "id,a\n1,2\n1,3\n": "the id 1 occurs twice",
     "1,nan\n": "features of vertex 0, column 1 are not finite",
     "id,a\n1,2\n1\n": "line 3: '1' has 1 columns",
     "id,a,b\nx,,2\ny,3,4\n": "line 2: 'x,,2': '' in column 'a' is not a number",
-}
+}  # fmt: skip
 
 
 def test_tables_of_features_that_are_refused(place):

@@ -168,12 +168,10 @@ def test_a_folder_gives_back_what_was_written(path):
 
 
 FACTS = {
-    "does not describe pairs": {"version": 9},
-    "seed cannot be": {"seed": "a"},
-    "made for another graph": {"graph_id": "0" * 32},
-    "contradicts itself": {"sums": {}},
+    "does not describe pairs": {"version": 9}, "seed cannot be": {"seed": "a"},
+    "made for another graph": {"graph_id": "0" * 32}, "contradicts itself": {"sums": {}},
     "candidates that are drawn": {"drawn": 4, "seed": None},
-}
+}  # fmt: skip
 ARRAYS = [
     ("test", "int64, not int32", lambda array: array.astype(np.int64)),
     ("train", "has the vertex 50", lambda array: np.where(array == array[1, 1], 50, array)),
@@ -778,14 +776,21 @@ def test_pairs_to_train_on_that_are_held_out_or_join_a_vertex_to_itself(tmp_path
 
 
 def test_what_is_refused(tmp_path, linked):
+    for name in "01":
+        (tmp_path / "many" / "split" / name).mkdir(parents=True)
+    np.savez(tmp_path / "wide.npz", train=PAIRS["train"])
     split = write_split(tmp_path / "split", write_torch)
     short = write_split(tmp_path / "short", write_torch)
     (short / "valid.pt").unlink()
     write_torch(tmp_path / "evil.pt", {"edge": named("os", "system")})
     (tmp_path / "cut.pt").write_bytes(b"\x80\x02K\x01.")
     np.save(tmp_path / "wide.npy", np.zeros((4, 3), int))
-    (tmp_path / "words.csv").write_text("a,b\nc,d\n")
+    (pairs := tmp_path / "words.csv").write_text("a,b\nc,d\n")
     for told, *words in (
+        ("--seed draws pairs", "--from", split, "--seed", 1),
+        ("--from takes an .npz", "--train", tmp_path / "wide.npz"),
+        ("holds 0, 1, not one split", "--from", tmp_path / "many"),
+        ("relation names more", "--train", pairs, "--columns", "source,target,relation"),
         ("are for pairs that are read", "--columns", "source,target"),
         ("there are no pairs of val", "--train", split / "train.pt"),
         ("there is no file", "--from", tmp_path / "none.pt"),
@@ -794,7 +799,7 @@ def test_what_is_refused(tmp_path, linked):
         ("names os.system", "--train", tmp_path / "evil.pt"),
         ("is not a file of torch", "--train", tmp_path / "cut.pt"),
         ("pairs are ids in the shape (m, 2)", "--train", tmp_path / "wide.npy"),
-        ("vertices are 0..29, not", *(f"--{mask}={tmp_path}/words.csv" for mask in MASKS)),
+        ("vertices are 0..29, not", *(f"--{mask}={pairs}" for mask in MASKS)),
     ):
         assert told in refused("pairs", linked, *words)
     refuses("has no edge_label_index", pairs_of, 1, 2, 3, graph_id="", directed=False)
@@ -802,6 +807,8 @@ def test_what_is_refused(tmp_path, linked):
 
 def test_an_npz_of_all_masks(tmp_path, linked):
     arrays = {"train": PAIRS["train"], "valid": PAIRS["val"], "test": PAIRS["test"].T}
+    arrays |= {"val_candidates": np.tile(PAIRS["val"], 2), "other": np.zeros(3)}
     np.savez(tmp_path / "all.npz", test_negatives=NEGATIVES["test"], **arrays)
-    run("pairs", linked, "--from", tmp_path / "all.npz")
-    same(linked, positives=PAIRS, negatives={"test": NEGATIVES["test"]})
+    assert "not read: 'other'" in run("pairs", linked, "--from", tmp_path / "all.npz").stderr
+    found = same(linked, positives=PAIRS, negatives={"test": NEGATIVES["test"]})
+    np.testing.assert_array_equal(found.candidates["val"], np.tile(PAIRS["val"], 2))

@@ -95,6 +95,7 @@ def test_communities_are_found_and_the_last_node_may_be_smaller():
     assert (groups.dtype, np.bincount(groups).tolist()) == (np.int32, [4] * 5)
     assert len(set(zip(home.tolist(), groups.tolist(), strict=True))) == 5
     np.testing.assert_array_equal(join_parts(exchange, 20), np.arange(20))
+    refuses("20 parts into 3 of as many each", join_parts, exchange, 3, error=ValueError)
 
 
 @settings(max_examples=100)

@@ -12,7 +12,7 @@ from command_line import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refuses
-from small_graphs import from_arcs, make_folder, partitioned_graphs
+from small_graphs import arcs_in, from_arcs, make_folder, partitioned_graphs
 
 from partition import resident
 from partition.graph import columns as columns_module
@@ -396,6 +396,8 @@ def test_bter_has_the_degrees_and_the_clustering_of_a_power_law():
 
 
 def test_bter_like_a_graph_and_denser_ones():
+    pair = profile_of(from_arcs(4, [(0, 3), (3, 0)]))
+    assert arcs_in(bter(pair, shuffle=False)) == [(2, 3), (3, 2)]  # in the order of degrees
     first = bter(power_law(2000, exponent=1.8, clustering=0.4), seed=2)
     profile = profile_of(first)
     again = bter(profile, seed=3)

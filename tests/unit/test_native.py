@@ -96,10 +96,8 @@ def test_what_does_not_fit_is_refused(dtype, random):
     says = {"message": r"a .* for each|shapes differ", "error": ValueError}
     for epilogue in (
         Activation(zeros(4)),
-        Activation(None, "relu", rows[:5], columns, 0.5),
-        Activation(None, "relu", rows, columns[:2], 0.5),
-        ActivationBackward(zeros(6, 2), scale=1.0),
-        ActivationBackward(zeros(5, 3), scale=1.0),
+        *(Activation(None, "relu", *of, 0.5) for of in ((rows[:5], columns), (rows, columns[:2]))),
+        *(ActivationBackward(zeros(*shape), scale=1.0) for shape in ((6, 2), (5, 3))),
     ):
         refuses(call=kernel.gemm_then, **says, of=Product(x, weight, out, epilogue=epilogue))
         then = lambda e=epilogue: kernel.spmm_then(one, zeros(6, 3), out, False, e)  # noqa: E731

@@ -228,6 +228,10 @@ def test_files_and_random_data(tmp_path, monkeypatch):
     one = np.array(again.graph.arc_data.features)
     run("attach", "h.graph", "--arc-features", "random:3", "--seed", 5)
     assert not np.array_equal(one, open_graph("h.graph").graph.arc_data.features)
+    run("attach", "h.graph", "--arc-features", "v.npy", "--arc-labels", "v.npy")
+    data = open_graph("h.graph").graph.arc_data
+    assert data.features[:, 0].tolist() == data.labels.tolist() == [0, 1, 0, 0, 0]
+    assert "1 features, labels of 2 classes, masks" in run("info", "h.graph").stdout
     run("check", "h.graph")
     for words, told in (
         (["--arc-features", "x.npy"], "x.npy has 7 rows, the graph has 5 arcs"),
@@ -243,6 +247,7 @@ def test_mistakes_are_one_line(tmp_path, monkeypatch):
     np.save("x.npy", np.ones((3, 2)))
     np.save("nan.npy", np.where(np.arange(7) == 2, np.nan, 1))
     for words, message in (
+        ("--memory 1GB --string-ids", "--memory is for ids that are integers"),
         ("--arc-features nothing", "column of e.csv for --arc-features"),
         ("--arc-features kind", "'a' in column 'kind' is not a number"),
         ("--arc-features w1 --arc-label w1", "cannot be two things"),

@@ -1,5 +1,7 @@
 """The command line gcn-partition, from the outside."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from command_line import as_json, refused, run
@@ -74,18 +76,25 @@ def test_tables_have_the_numbers_of_json(tmp_path, monkeypatch):
     np.save(states, np.zeros((200, 1617, 2)))
     relations = "author-writes-paper:2900,paper-cites-paper:4000"
     run("synth", "hetero", path, "--types", "paper:1300:8,author:317:0", "--relations", relations)
-    run("add", path, "--model", "rp", "-k", 3)
-    run("pairs", path, "--candidates", 150)
     run("samples", path, "--states", states)
+    assert "1,617" not in run("list", path).stdout.partition("samples")[0]
+    run("add", path, "--model", "rp", "-k", 3)
+    run("add", path, "--model", "gp", "-k", 4, "--ranks-per-node", 2, "--name", "near")
+    run("refine", path, "near", "--name", "nearer")
+    run("pairs", path, "--candidates", 150)
     monkeypatch.setenv("COLUMNS", "300")
     run("compare", path, "--html", tmp_path / "page.html")
-    (row,) = (row for row in as_json("compare", path) if row["name"] == "rp-3")
-    assert f"{row['volume']:,}" in (tmp_path / "page.html").read_text()
+    rows = {row["name"]: row for row in as_json("compare", path)}
+    assert f"{rows['rp-3']['volume']:,}" in (tmp_path / "page.html").read_text()
+    assert f"{rows['near']['nodes']['inter_volume']:,}" in run("compare", path).stdout
     words = "--model", "block+refined", "--model", "rp", "-k", 3, "--out", tmp_path, "--no-plot"
     said = run("study", path, *words).stdout
     assert said.strip() == (tmp_path / "comparison.md").read_text().strip()
-    names = (), ("rp-3",), ("links",), ("samples",)
-    for words in (("list", path), ("compare", path), *(("info", path, *more) for more in names)):
+    names = (), ("rp-3",), ("near",), ("nearer",), ("links",), ("samples",)
+    of_earlier_version = Path(__file__).parent / "stored" / "0.1" / "directed.graph"
+    commands = [(verb, of) for of in (path, of_earlier_version) for verb in ("list", "compare")]
+    commands += [("info", of_earlier_version, "gp-2"), ("info", of_earlier_version)]
+    for words in (*commands, *(("info", path, *more) for more in names)):
         said, found = run(*words).stdout, list(counts(as_json(*words)))
         assert found, words
         assert not [number for number in found if number not in said], words
@@ -140,7 +149,18 @@ MISTAKES = {
     f"{ADD} rp -k 2 --imbalance 0.1": "does not balance",
     f"{ADD} block -k 2 --seed 1": "nothing is random",
     f"{ADD} gp -k 2 --imbalance 3": "0.03 for 3 percent",
-}
+    f"{ADD} gp -k 2 --set x": "--set 'x' is not of the form OPTION=VALUE",
+    f"{ADD} metis -k 2": "hint: METIS is gp", f"{ADD} hp -k 2 --set max_net=-2": "max_net = -2",
+    f"{ADD} rp -k 2 --balance rows": "does not balance anything",
+    f"{ADD} gp -k 2 --weigh totl=1": "hint: did you mean 'total'?",
+    f"{ADD} rp -k 2 --weigh total=0 --weigh max_send=0": "all weights of the objective are 0",
+    f"{ADD} gp -k 2 --weigh total=x": "not of the form NAME=WEIGHT",
+    "export-model DEMO x --format metis --seed 1": "nothing is random but the model shp",
+    "export-model DEMO x --format hmetis --model hpp": "hint: did you mean 'hp'?",
+    "export-model DEMO x --format hmetis -k 201": "k = 201 is not in 1..200",
+    "synth hetero x.graph --relations paper-cites:3": "'paper-cites' is no relation of its own",
+    "compare DEMO": "hint: make one: gcn-partition add",
+}  # fmt: skip
 
 
 def test_mistakes_end_in_a_message_and_code_2(demo, tmp_path, monkeypatch):

@@ -133,6 +133,9 @@ def test_the_best_for_each_exchange_is_kept_as_a_pair(hubs):
     run("remove", hubs, "auto-4-mixed+mixed")
     (of_rows,) = add_best(hubs, 4, network=SLOW, exchange="rows", name="rows")
     assert {row.get("exchange") for row in of_rows.history} == {"rows", None}
+    (of_mixed,) = add_best(hubs, 4, network=SLOW, exchange="mixed", name="mixed", overwrite=True)
+    assert {row.get("exchange") for row in of_mixed.history} == {"mixed"}
+    run("remove", hubs, "mixed")
     refuses("unknown exchange 'sums'", add_best, hubs, 4, exchange="sums", name="x")
     add_best(hubs, 4, network=SLOW, overwrite=True)
     assert list_partitions(hubs) == ["auto-4-mixed", "auto-4-rows", "rows"]
@@ -188,15 +191,12 @@ def test_a_clock_that_runs_out(folder, cheap, monkeypatch):
 
 AUTO, GP = "--model auto -k 2 ", "--model gp -k 2 "
 MISTAKES = {
-    AUTO + "--time-limit 0": "time limit = 0",
-    AUTO + "--alpha -1": "alpha = -1",
-    AUTO + "--width 0": "width = 0",
-    AUTO + "--tool metis": "chooses tools",
+    AUTO + "--time-limit 0": "time limit = 0", AUTO + "--alpha -1": "alpha = -1",
+    AUTO + "--width 0": "width = 0", AUTO + "--tool metis": "chooses tools",
     AUTO + "--ranks-per-node 0": "ranks per node = 0",
     AUTO + "--exchange row": "did you mean 'rows'",
-    GP + "--exchange rows": "options of --model auto",
-    GP + "--weigh total=-1": "not negative",
-}
+    GP + "--exchange rows": "options of --model auto", GP + "--weigh total=-1": "not negative",
+}  # fmt: skip
 
 
 def test_mistakes(folder):

@@ -4,6 +4,7 @@ import json
 import os
 import struct
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from command_line import run
 from refusals import refuses
 
 import gcnmpi
-from partition.errors import DataWarning
+from partition.errors import DataWarning, UserError
 from partition.graph.store import open_graph, read_partition
 from partition.importing.objects import arrays_of
 from partition.importing.partfile import read_parts
@@ -48,9 +49,18 @@ def as_data(fields):
     return write.instance(DATA, "Data", classes | {"_store": store})
 
 
+def with_adjacency(fields):
+    """The arcs as a SparseTensor of torch_sparse, transposed."""
+    ends = (write.tensor("edge_index", ARRAYS["edge_index"], at, (3,), (1,)) for at in (3, 0))
+    row, column, value = *ends, fields["edge_weight"]
+    parts = {"_row": row, "_col": column, "_value": value, "_sparse_sizes": (4, 4)}
+    storage = write.instance("torch_sparse.storage", "SparseStorage", parts)
+    matrix = write.instance("torch_sparse.tensor", "SparseTensor", {"storage": storage})
+    return {name: fields[name] for name in ("x", "y", "train_mask")} | {"adj_t": matrix}
+
+
 WRAPPED = {
-    "dict": lambda fields: fields,
-    "data": as_data,
+    "adjacency": with_adjacency, "dict": lambda fields: fields, "data": as_data,
     "dataset": lambda fields: (fields, None, write.named(DATA, "Data")),
     "older dataset": lambda fields: (as_data(fields), None),
     "slice": lambda fields: (fields, {"x": write.tensor("slices", np.arange(3), 0, (2,), (1,))}),
@@ -227,6 +237,23 @@ def test_other_files_are_refused(tmp_path):
         refuses(message, read_source, dgl_saved(tmp_path / "g.bin", **change))
 
 
+DAMAGED = ["an end where more", "where one has to be", "data of several types", "dimensions",
+           "which is not read", "bytes for an array", "row pointers that do not rise"]  # fmt: skip
+
+
+def test_every_kind_of_damage_is_told(tmp_path):
+    path = dgl_saved(tmp_path / "g.bin", "csr")
+    raw, told = path.read_bytes(), set()
+    for at in range(4096, len(raw)):
+        path.write_bytes(raw[:at] + bytes([raw[at] ^ 0x41]) + raw[at + 1 :])
+        try:
+            read_source(path)
+        except UserError as error:
+            told.add(error.message)
+    assert all(str(path) in message for message in told)
+    assert not [damage for damage in DAMAGED if damage not in "".join(told)]
+
+
 def partitioned(folder, **change):
     """Two parts of a graph: vertices 0 and 1, and 2 and 3, in graphs that have halos too."""
     facts = {"num_parts": 2, "node_map": {"_N": [[0, 2], [2, 4]]}, "etypes": {"_N:_E:_N": 0}}
@@ -370,6 +397,9 @@ def test_pyg_and_dgl_as_far_as_they_are_asked():
         fields |= {"edge_weight": None, "edge_attr": Tensor(attr)}
         found = weights_of(gcnmpi.graph.from_object(data))
         assert found == (weights or dict.fromkeys(found, 1.0))
+    matrix = SimpleNamespace(sparse_sizes=lambda: (4, 4), coo=lambda: ([1, 2], [0, 1], [1.0, 3]))
+    fields |= {"edge_index": None, "edge_attr": None, "adj_t": matrix}
+    assert weights_of(gcnmpi.graph.from_object(data)) == {(0, 1): 1.0, (1, 2): 3.0}
     hetero = object_of("HeteroData", "torch_geometric.data.hetero_data", to_dict=lambda self: {})
     refuses("no graph of one type", gcnmpi.graph.from_object, hetero)
 

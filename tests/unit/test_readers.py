@@ -15,7 +15,7 @@ import tarfile
 import zipfile
 from functools import partial
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -63,8 +63,7 @@ MTX = {
     BANNER + "complex general\n1 1 0\n": "field 'complex' is not supported",
     BANNER + "real skew-symmetric\n1 1 0\n": "'skew-symmetric' is not supported",
     REALS + "3 3\n": "line 2: expected 'ROWS COLUMNS ENTRIES'",
-    REALS + "3 4 1\n1 1 1\n": "square, this one is 3 x 4",
-    REALS + "0 0 0\n": "without vertices",
+    REALS + "3 4 1\n1 1 1\n": "square, this one is 3 x 4", REALS + "0 0 0\n": "without vertices",
     PATTERN + "%\n3 3 2\n1 2\n4 1\n": "line 5: row index out of bounds",
     PATTERN + "3 3 2\n1 2\n1 0\n": "line 4: column index out of bounds",
     PATTERN + "3 3 2\n1 2\n": "announces 2 entries but holds 1",
@@ -75,7 +74,7 @@ MTX = {
     REALS + "3 3 1\n1 2\n": "line 3: an entry of a real matrix has 3 columns",
     REALS + "3 3 2\n1 2 1\n2 3 nan\n": "line 4: 'n' is not part",
     REALS + "3 3 1\n1 2 1e999\n": "weight of entry 1 is inf",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["bad.mtx", "bad.mtx.gz"])
@@ -177,20 +176,16 @@ def tarred(mode="w", **members):
 
 
 PACKED = {
-    "a.txt.bz2": bz2.compress(LIST.encode()),
-    "a.txt.xz": lzma.compress(LIST.encode()),
+    "a.txt.bz2": bz2.compress(LIST.encode()), "a.txt.xz": lzma.compress(LIST.encode()),
     "a.zst": pa.compress(LIST.encode(), "zstd", asbytes=True),
     "a.csv.zip": zipped(readme__md="x", some__txt=LIST),
     "a.tar": tarred(a__txt=LIST, b__txt="5 6\n"),
     "a.tar.gz": tarred("w:gz", other__mtx="", a__mtx=MATRIX),
-    "a.tgz": tarred("w:gz", other__mtx=MATRIX),
-    "a.mtx.gz": tarred("w:gz", a__mtx=MATRIX),
-    "a.gz": tarred("w", a__mtx=MATRIX),
-    "a.zip": zipped(a__txt__gz=gzip.compress(LIST.encode())),
-    "a.edges": ONE_SIGN,
-    "b.mtx": ONE_SIGN,
+    "a.tgz": tarred("w:gz", other__mtx=MATRIX), "a.mtx.gz": tarred("w:gz", a__mtx=MATRIX),
+    "a.gz": tarred("w", a__mtx=MATRIX), "a.zip": zipped(a__txt__gz=gzip.compress(LIST.encode())),
+    "a.edges": ONE_SIGN, "b.mtx": ONE_SIGN,
     "c.mtx": "\ufeff" + MATRIX.replace("%%Matrix", "% matrix"),
-}
+}  # fmt: skip
 
 
 def test_what_is_packed_is_read_by_what_it_is(tmp_path):
@@ -247,22 +242,17 @@ def test_graphs_of_metis(tmp_path, monkeypatch, block):
 
 
 METIS = {
-    "": "holds no graph",
-    "2 1 2\n2\n1\n": "the first line",
-    "3 1\n2\n1\n": "has lines of 2",
-    "2 1\n2\n1\n2\n": "line 4: there are more",
-    "2 1\n3\n1\n": "line 2: vertex 1 names",
+    "": "holds no graph", "2 1 2\n2\n1\n": "the first line",
+    "2 1 001 1\n2 1\n1 1\n": "the first line", "3 1\n2\n1\n": "has lines of 2",
+    "2 1\n2\n1\n2\n": "line 4: there are more", "2 1\n3\n1\n": "line 2: vertex 1 names",
     "2 1\n2\n0\n": "line 3: vertex 2",
     "3 2\n2 3\n1\n\n": "line 2: vertex 1 has the neighbour 3.* line 4",
     "3 2\n2\n1 3\n\n": "line 3: vertex 2 has the neighbour 3.* line 4",
-    "2 1 1\n2 5\n1 6\n": "with this weight",
-    "2 1 1\n2 0\n1 0\n": "line 2: a weight",
-    "2 1 1\n2\n1 1\n": "line 2: vertex 1 has 1 numbers",
-    "2 0\n2\n1\n": "announces 0 edges",
-    "2 2\n2\n1\n": "announces 2 edges",
-    "2 1\n2\nx\n": "line 3: 'x' is not whole numbers",
+    "2 1 1\n2 5\n1 6\n": "with this weight", "2 1 1\n2 0\n1 0\n": "line 2: a weight",
+    "2 1 1\n2\n1 1\n": "line 2: vertex 1 has 1 numbers", "2 0\n2\n1\n": "announces 0 edges",
+    "2 2\n2\n1\n": "announces 2 edges", "2 1\n2\nx\n": "line 3: 'x' is not whole numbers",
     "2 1\n9999999999999999999\n1\n": "line 2",
-}
+}  # fmt: skip
 
 
 def test_graphs_of_metis_that_are_wrong(tmp_path):
@@ -276,8 +266,7 @@ SIZED = {
     "weights of hMETIS": ("3 4 11\n5 1 2\n1 2 3\n2 1 4\n1\n1\n1\n1\n", "import-parts"),
     "PaToH": ("1 4 3 6\n1 2\n2 3\n3 4\n", "import-parts"),
     "matrix": ("4 4 3\n2 1 5\n3 1 2\n4 3 1\n", "MatrixMarket"),
-    "sizes": ("5 4\n0 1\n1 2\n2 3\n3 4\n", "--header"),
-    "banner": (ONE_SIGN, "--format mtx"),
+    "sizes": ("5 4\n0 1\n1 2\n2 3\n3 4\n", "--header"), "banner": (ONE_SIGN, "--format mtx"),
 }  # fmt: skip
 
 
@@ -365,6 +354,8 @@ class Hostile:
 
 OTHER = sp.csr_matrix(np.eye(6, 2, dtype=np.float32))
 OTHER.indices = OTHER.indices[:1]
+SHAPELESS = sp.csr_matrix(np.eye(6, 2, dtype=np.float32))
+SHAPELESS._shape = (6, 2**100)
 PLANETOID = [
     ("x", Hostile(os.system, "true"), r"posix\.system|nt\.system"),
     ("allx", Hostile(np.ndarray, (10**12,)), r"toy.allx"),
@@ -378,12 +369,13 @@ PLANETOID = [
     ("ally", np.eye(5, 3), r"has 6 rows, its labels 5"),
     ("tx", sp.csr_matrix((3, 5), dtype=np.float32), r"differ in their columns"),
     ("tx", sp.csr_matrix(np.full((3, 2), np.nan)), r"features of vertex 0, column 0"),
+    ("graph", {0: [2**70]}, r"a number beyond 64 bits"),
+    ("allx", SHAPELESS, r"a CSR matrix without a shape"),
     ("test.index", b"8 6\n", r"names 2 vertices, tx has 3"),
     ("test.index", b"8 6 x\n", r"not a list of vertex numbers"),
     ("test.index", b"8 6 6\n", r"one of them twice"),
-    ("test.index", b"8 6 5\n", r"not those after the 6"),
-    ("test.index", b"", r"names no vertex"),
-]
+    ("test.index", b"8 6 5\n", r"not those after the 6"), ("test.index", b"", r"names no vertex"),
+]  # fmt: skip
 
 
 def test_planetoid_refuses(tmp_path):
@@ -434,6 +426,10 @@ NPZ = [
 def test_npz_refuses(tmp_path):
     for changes, message in NPZ:
         assert "toy.npz" in refuses(message, read_source, write_npz(tmp_path, **changes)).message
+    named = read_source(write_npz(tmp_path, class_names=np.array([b"a", b"b"])))
+    assert (named.class_names, named.labels.tolist()) == (("a", "b"), [1, 0, -1])
+    bare = read_source(write_npz(tmp_path, labels=None, attr_indptr=None))
+    assert (bare.features, bare.labels, arcs_of(bare)) == (None, None, arcs_of(named))
 
 
 # Folders of graphs as OGB publishes them; data sets by name
@@ -486,6 +482,7 @@ SPOILED = [  # a file, its lines, and what is told
     ("edge_index_dict.npz", [1], "vertices of several types"),
     ("num-node-list.csv.gz", [2, 3], "holds 2 graphs"),
     ("num-node-list.csv.gz", [10**15], "of memory"),
+    ("num-node-list.csv.gz", [0], "a graph without vertices"),
     ("edge.csv.gz", [[0, 9]] * 5, "a vertex outside 0..4"),
     ("edge.csv.gz", [[0, 1]], "has 1 arcs, 5 are announced"),
     ("node-feat.csv.gz", X[:3], "has 3 rows"),
@@ -538,19 +535,35 @@ def test_a_data_set_of_pyg_is_that_object(tmp_path):
     np.testing.assert_array_equal(stored.graph.labels, data.y.numpy())
     assert stored.manifest.nnz == data.num_edges
     assert "unknown data set of pyg 'KarateClu'" in refused("import", "pyg:KarateClu", "a.graph")
+    run("import", "pyg:FakeHeteroDataset", tmp_path / "typed.graph")
+    assert len(open_graph(tmp_path / "typed.graph").manifest.vertex_types) == 3
     told = refused("import", "pyg:FakeDataset/x/y", tmp_path / "a.graph")
     assert told.startswith("error: the library cannot load pyg:FakeDataset/x/y: TypeError")
 
 
-def test_a_data_set_of_dgl_is_saved_by_it(tmp_path, monkeypatch):
+def test_a_data_set_of_ogb_is_its_folder_and_is_loaded_once(tmp_path, cache, monkeypatch):
+    def loaded(name, root):
+        assert not (cache / "ogb").exists()
+        return SimpleNamespace(root=write_text(Path(root) / "ogbn_tiny", 3, [(0, 1), (1, 2)]))
+
+    library = SimpleNamespace(NodePropPredDataset=loaded)
+    monkeypatch.setitem(sys.modules, "ogb.nodeproppred", library)
+    for name in ("a", "b"):
+        told = run("import", "ogb:ogbn-tiny", tmp_path / f"{name}.graph")
+        assert open_graph(tmp_path / f"{name}.graph").manifest.nnz == 2
+    assert "--undirected" in told.stderr  # of OGB, where arcs go one way
+    assert "is no node property data set" in refused("import", "ogb:tiny", tmp_path / "c.graph")
+
+
+def test_a_data_set_of_dgl_is_saved_by_it(tmp_path, cache, monkeypatch):
     dgl, data = ModuleType("dgl"), ModuleType("dgl.data")
-    data.Cora = type("Cora", (), {"__len__": lambda self: 1, "__getitem__": lambda self, i: "it"})
+    data.Cora = type("Cora", (list,), {"__init__": lambda self, root: self.append(root)})
     data.Two = type("Two", (), {"__len__": lambda self: 2})
     dgl.save_graphs = lambda path, graphs: Path(path).write_text(str(graphs))
     for module in (dgl, data):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     with datasets.local_file(Path("dgl:Cora")) as path:
-        assert (path.suffix, path.read_text()) == (".bin", "['it']")
+        assert (path.suffix, path.read_text()) == (".bin", f"['{cache}/dgl/Cora']")
     assert not path.exists()
     assert "dgl:Two has 2 graphs" in refused("import", "dgl:Two", tmp_path / "a.graph")
     for name in ("ogb.nodeproppred", "dgl.data"):
@@ -605,6 +618,8 @@ def test_what_is_unclear_or_damaged_is_refused(tmp_path, monkeypatch):
     for spoiled in (raw[:-9], raw[:4] + bytes(8) + raw[12:], b"PAR1", name):
         path.write_bytes(spoiled)
         refuses("truncated or damaged", read_source, path)
+    lists = table_of(tmp_path / "x.parquet", n=[1, 2], x=[[1.0, 2], [3, 4]])
+    assert read_features(lists).values.tolist() == [[1, 2], [3, 4]]
     for column, told in (([[1.0], [1.0, 2.0]], "different lengths"), (["a"], "'x' holds no numb")):
         refuses(told, read_features, table_of(tmp_path / "x.parquet", x=column))
     monkeypatch.setattr(parquet_tables, "FREE_ARCHIVE", 1 << 10)

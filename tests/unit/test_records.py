@@ -212,6 +212,26 @@ def test_folders_that_cannot_be_written_to(tmp_path, monkeypatch):
     assert "Read-only file system" in refused(tmp_path)
 
 
+def test_a_reader_of_another_users_folder_writes_no_record(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks.fcntl, "flock", NO_LOCKS)
+    with folder_lock(tmp_path, "owner", exclusive=False):
+        denied = raising(OSError(errno.EACCES, "Permission denied"))
+        monkeypatch.setattr(locks.Path, "write_text", denied)
+        entered(folder_lock(tmp_path, "reader", exclusive=False))
+        assert "Permission denied" in refused(tmp_path)
+
+
+def test_no_folder_and_odd_things_in_the_place_of_locks(tmp_path):
+    assert "there is no folder" in refused(tmp_path / "none")
+    (folder := tmp_path / "g").mkdir()
+    (folder / ".link").symlink_to(tmp_path)
+    assert "a symbolic link" in refused(folder, name=".link")
+    refuses("is a link that leads out of", locks.folder_inside, folder, ".link")
+    (folder / ".lock").mkdir()
+    (folder / ".lock" / "odd").write_text('{"pid": "x"}')
+    entered(folder_lock(folder, "x"))
+
+
 def test_who_is_dead():
     assert not holder_is_dead(Holder("x", True))
     assert holder_is_dead(Holder("x", True, born="1"))

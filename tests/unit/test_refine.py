@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 from small_graphs import from_arcs, random_graph
 
 from partition.deadline import Deadline
@@ -149,6 +150,12 @@ def test_finds_planted_communities_in_balance_whatever_the_start(communities):
     # A part takes what just fits.
     model = hypergraph_model(from_arcs(4, [(0, 1), (1, 0), (2, 3), (3, 2)]))
     assert refine(model, np.array([0, 0, 0, 1]), 2, imbalance=0).tolist() == [0, 0, 1, 1]
+
+
+def test_a_start_that_is_none_is_refused(communities):
+    model, n = hypergraph_model(communities), communities.n
+    refuses(f"for {n} vertices", refine, model, np.zeros(n + 1, int), 2, error=ValueError)
+    refuses(r"outside 0\.\.1", refine, model, np.full(n, 2), 2, error=ValueError)
 
 
 def test_a_deadline_ends_it_and_is_told_of(communities):

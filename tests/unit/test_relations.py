@@ -1,6 +1,7 @@
 """Heterogeneous graphs: folders, imports, checks, made-up ones, tables of them."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +9,7 @@ import pytest
 import typed_graphs
 from command_line import refused, run
 from ogb_folders import rows
-from pyarrow import parquet
+from pyarrow import csv, parquet
 from refusals import refuses
 from small_graphs import make_folder
 from stored_graphs import change_array, change_json
@@ -243,13 +244,12 @@ def test_tables(tmp_path, monkeypatch):
 
 
 IDS = [  # arcs, a table, options, ids
-    ("7,1\n8,2\n", "7\n8\n", [], ["7", "8"]),
-    ("007,1\n08,2\n", "007\n08\n", [], ["007", "08"]),
+    ("7,1\n8,2\n", "7\n8\n", [], ["7", "8"]), ("007,1\n08,2\n", "007\n08\n", [], ["007", "08"]),
     ("007,1\n7,2\n", None, [], ["007", "7"]),
     ("07,1\n10,2\n", "10\n07\nx\n", [], ["10", "07", "x"]),
     ("7,1\n10,2\n", None, ["--string-ids"], ["10", "7"]),
     ("07,1\n10,2\n", "10\n07\n", ["--string-ids"], ["10", "07"]),
-]
+]  # fmt: skip
 
 
 def test_ids_stay_as_they_are_written(tmp_path, monkeypatch):
@@ -268,6 +268,28 @@ def test_ids_stay_as_they_are_written(tmp_path, monkeypatch):
         for type, ids in (("a", expected), ("p", numbers)):
             own = graph.vertex_types.range(type)
             assert graph.ids[own.start : own.stop].tolist() == [f"{type}:{one}" for one in ids]
+
+
+@pytest.mark.parametrize(
+    ("form", "put"), [("csv", csv.write_csv), ("parquet", parquet.write_table)]
+)
+@pytest.mark.parametrize("ids", [["U1", "U2"], [0, 1]], ids=["texts", "numbers"])
+def test_pairs_in_columns_called_as_types_are_of_these(tmp_path, monkeypatch, form, put, ids):
+    monkeypatch.chdir(tmp_path)
+    held = {"train": (0, 0), "valid": (1, 1), "test": (1, 0)}
+    listed = {mask: ([ids[user]], [ids[item]]) for mask, (user, item) in held.items()}
+    for name, (users, items) in (listed | {"buys": (ids, ids[::-1])}).items():
+        put(pa.table({"user_id": users, "item_id": items}), f"{name}.{form}")
+    (tmp_path / "sells.csv").write_text("user_id,item_id\n")
+    tables = {"buys": form, "sells": "csv"}
+    run(
+        "import", ".", "g.graph", *(f"--relation=user,{of},item={of}.{tables[of]}" for of in tables)
+    )
+    run("pairs", "g.graph", "--from", ".")
+    types, pairs = open_graph("g.graph").graph.vertex_types, read_pairs("g.graph", "links")
+    for found, (user, item) in zip(pairs.positives.values(), held.values(), strict=True):
+        expected = [types.range("user").start + user, types.range("item").start + item]
+        assert found.tolist() == [expected]
 
 
 WRITTEN = ["--relation", "author,writes,paper=writes.csv"]
@@ -386,14 +408,14 @@ def test_types_are_balanced_and_recorded(tmp_path):
 
 HALF = np.array([[0.5], [np.nan], [1], [2]])
 CASES = {
-    "plain": {},
-    "names": {"labels": {"paper": np.array(["ml", "cs", "cs", ""])}},
+    "plain": {}, "names": {"labels": {"paper": np.array(["ml", "cs", "cs", ""])}},
     "targets": {"labels": {}, "targets": {"paper": HALF}, "masks": {}},
     "splits": {"masks": {"train": {"paper": np.eye(4, 2, dtype=bool)}}},
     "ids": {"ids": {"paper": np.array([3, 5, 7, 9])}},
     "texts that look like numbers": {"ids": {"author": np.array(["007", "7", "9"])}},
     "nothing": {"features": {}, "labels": {}, "masks": {}},
-}
+    "nothing of labels": {"labels": {}, "masks": {}},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -404,6 +426,7 @@ def test_tables_are_the_same_graph(tmp_path, case):
     run("import", tmp_path / "tables", tmp_path / "again.graph")
     again = open_graph(tmp_path / "again.graph").manifest
     assert (again.id, again.data_id) == (manifest.id, manifest.data_id)
+    assert "is there already" in refused("export", path, tmp_path / "tables")
 
 
 @pytest.mark.parametrize("kept", [[CITES], [CITES, READS]], ids=len)
@@ -419,6 +442,21 @@ def test_a_graph_of_some_relations(tmp_path, kept):
     assert (some.class_names, some.labels.tolist()) == (graph.class_names, graph.labels.tolist())
     run("check", other)
     assert "is there already" in refused("export", path, other, "--relation", "cites")
+
+
+def test_an_object_of_dgl(tmp_path):
+    class Edges(dict):
+        def __call__(self, etype, order):
+            return np.array(ENDS[etype]).T
+
+    data = {name: {"feat": x} for name, x in typed_graphs.FEATURES.items()} | {"venue": {}}
+    frames = {name: SimpleNamespace(data=of) for name, of in data.items()}
+    arcs = Edges.fromkeys(ENDS, SimpleNamespace(data={}))
+    members = {"ntypes": [*COUNTS], "canonical_etypes": [*ENDS], "is_homogeneous": False}
+    members |= {"nodes": frames, "edges": arcs, "num_nodes": lambda self, name: COUNTS[name]}
+    made = type("DGLGraph", (), {"__module__": "dgl.heterograph"} | members)()
+    expected = import_typed(tmp_path / "e.graph", source_of(**CASES["nothing of labels"]))
+    assert gcnmpi.graph.from_object(made).manifest.data_id == expected.data_id
 
 
 def test_hetero_data_and_back(tmp_path):

@@ -136,12 +136,10 @@ MISTAKES = [
     ((*VERTEX, 0, 0), r"a batch of 0 vertices \(0\): it is drawn from 10"),
     ((*VERTEX, 11, 0), "a batch of 11 vertices"),
     ((*VERTEX, "many", 0), "neither a number of vertices nor a share"),
-    ((*VERTEX, 2, -1), "seed -1"),
-    ((*VERTEX, 2, 0, "3"), "the sampler 'vertex' has no fan-outs"),
-    ((*NEIGHBOR, "3,,2"), "fan-outs '3,,2'"),
-    ((*NEIGHBOR, "0"), "fan-outs '0'"),
+    ((*VERTEX, 2, -1), "seed -1"), ((*VERTEX, 2, 0, "3"), "the sampler 'vertex' has no fan-outs"),
+    ((*NEIGHBOR, "3,,2"), "fan-outs '3,,2'"), ((*NEIGHBOR, "0"), "fan-outs '0'"),
     ((*NEIGHBOR, (2, -2)), "fan-outs"),
-]
+]  # fmt: skip
 
 
 def test_sizes_fanouts_and_mistakes_in_them():

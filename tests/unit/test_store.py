@@ -183,19 +183,19 @@ def test_arrays_that_are_truncated_missing_or_of_another_kind_are_refused(folder
 DAMAGED = "is damaged: {} cannot be"
 MANIFESTS = [
     ({"version": 99}, "has format version 99, this program reads 1, 2, 3"),
-    ({"format": "else"}, "does not describe a graph"),
-    ({"n": 2**40}, "the manifest asks for"),
-    ({"n": None}, DAMAGED.format("n")),
-    ({"nnz": 10**30}, DAMAGED.format("nnz")),
+    ({"format": "else"}, "does not describe a graph"), ({"n": 2**40}, "the manifest asks for"),
+    ({"n": None}, DAMAGED.format("n")), ({"nnz": 10**30}, DAMAGED.format("nnz")),
     ({"classes": 2**60}, DAMAGED.format("classes")),
     ({"classes": 1}, r"is damaged: labels.npy has a label outside -1..0"),
     ({"direction": "sideways"}, DAMAGED.format("direction")),
     ({"directed": "\x1b[2J" * 99}, r"is damaged: directed cannot be '\\\\x1b"),
     ({"source": None}, DAMAGED.format("source")),
+    ({"directed": True, "symmetric_pattern": True}, "contradict each other"),
+    ({"sums": {"indptr": "0" * 32}}, "contradicts itself about"),
     ({"colour": "red"}, "is damaged: it has an unknown field 'colour'"),
     ({"masks": ["../../elsewhere"]}, "is damaged: masks does not hold what it should"),
     ({"masks": ["train", "train"]}, "is damaged: masks does not hold what it should"),
-]
+]  # fmt: skip
 
 
 def test_a_manifest_that_does_not_fit_or_is_none_is_refused(folder):
@@ -358,10 +358,8 @@ LIES = {
     "features.npy does not": [array("features", (5, 1), 9.0)],
     "targets.npy does not": [array("targets", (5, 1), 9.0)],
     "weights.npy does not": [array("weights", 3, 9.0)],
-    "labels.npy does not": [array("labels", 3, 0)],
-    "ids.npy does not": [array("ids", 3, 1)],
-    "there twice": [array("ids", 3, 0)],
-    "1 vertices in common": [array("test_mask", 0, True)],
+    "labels.npy does not": [array("labels", 3, 0)], "ids.npy does not": [array("ids", 3, 1)],
+    "there twice": [array("ids", 3, 0)], "1 vertices in common": [array("test_mask", 0, True)],
     "not all finite": [array("features", 0, np.nan)],
     "knows of none": [lambda folder: np.save(folder / "val_mask.npy", np.zeros(12, bool))],
     "says 7 classes": [facts(classes=7)],
@@ -369,7 +367,7 @@ LIES = {
     "not those that the manifest has the id of": [facts(sums={}), array("weights", 3, 9.0)],
     "says symmetric_pattern = True": [facts(**SYMMETRIC)],
     "metrics of direction 'in': send_rows": [send_rows],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("says", LIES)

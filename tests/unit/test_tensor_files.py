@@ -64,13 +64,10 @@ def test_the_upper_half_of_a_float_is_one(tmp_path):
 
 
 HEADERS = [
-    ({"dtype": "F8_E4M3"}, "dtype 'F8_E4M3'"),
-    ({"shape": [2, 4]}, "24 bytes for shape"),
-    ({"shape": [-2, -3]}, "whole numbers"),
-    ({"shape": 6}, "safetensors"),
-    ({"data_offsets": [0, 1 << 40]}, "outside of the file"),
-    ({"data_offsets": [0]}, "safetensors"),
-]
+    ({"dtype": "F8_E4M3"}, "dtype 'F8_E4M3'"), ({"shape": [2, 4]}, "24 bytes for shape"),
+    ({"shape": [-2, -3]}, "whole numbers"), ({"shape": 6}, "safetensors"),
+    ({"data_offsets": [0, 1 << 40]}, "outside of the file"), ({"data_offsets": [0]}, "safetensors"),
+]  # fmt: skip
 
 
 def test_what_is_no_safetensors_file_is_refused(tmp_path):

@@ -115,7 +115,7 @@ def test_from_the_command_line_and_back(tmp_path):
 
     # PaToH writes several part numbers per line.
     (tmp_path / "parts").write_text("0 1 2 " * 4 + "\n" + "2 1 0\n" * 6)
-    run("import-parts", path, tmp_path / "parts", "--name", "theirs")
+    run("import-parts", path, tmp_path / "parts", "--name", "theirs", "-k", 3)
     assert read_partition(path, "theirs").parts.tolist() == [0, 1, 2] * 4 + [2, 1, 0] * 6
 
     # Scotch writes how many vertices there are, and the part of each in some order.

@@ -23,6 +23,7 @@ from partition.importing.readers.columns import (
     columns_of_types,
     find_columns,
     given_roles,
+    header_words,
 )
 from partition.importing.readers.edge_index import ends_of
 from partition.importing.readers.edge_list import arc_table, refuse_doubt
@@ -151,6 +152,11 @@ def read_list(path: Path, layout: Layout, types: Sequence[str] = ()) -> PairList
         layout, ends = found
     try:
         with read_errors(path):
+            words = [] if place is None else header_words(path, layout.comments)
+            if place is not None and 0 < len(words) <= place:
+                raise UserError(
+                    f"{path} has {len(words)} columns, --columns {layout.columns} names more"
+                )
             if format == "edges":
                 return replace(_table(path, layout, place), ends=ends)
             if place is not None:
