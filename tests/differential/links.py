@@ -28,11 +28,8 @@ from partition.graph.graph import Graph
 from partition.graph.links import identified, read_pairs, write_pairs
 
 DECODERS: dict[str, dict[str, Any]] = {
-    "dot": {},
-    "distmult": {},
-    "hadamard": {},
+    **dict.fromkeys(("dot", "distmult", "hadamard", "concat"), {}),
     "hadamard hidden": {"decoder_hidden": [7], "decoder_activation": "elu"},
-    "concat": {},
     "concat hidden": {"decoder_hidden": [7, 5]},
 }
 OBJECTIVES: dict[str, dict[str, Any]] = {

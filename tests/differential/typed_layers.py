@@ -43,7 +43,10 @@ class TypedLayer(torch.nn.Module):
             arcs[source, name, target] = edges[:, kinds == number] - first
         own = dict(self.named_parameters())
         found = functional_call(self.layer[0], self.arrays(own), (rows, arcs))
-        return torch.cat([self.of_type(own, n, found.get(n), rows[n]) for n in ranges])
+        for place, name in enumerate(self.types.names):
+            if found.get(name) is None:
+                found[name] = self.alone(own, place, rows[name])
+        return torch.cat([found[name] for name in ranges])
 
     def into(self, name: str) -> list[int]:
         """The relations into vertices of a type."""
@@ -110,13 +113,8 @@ class Hetero(TypedLayer):
                 found[f"{at}{vector}"] = own[vector][number].reshape(1, self.heads, -1)
         return found
 
-    def of_type(
-        self, own: dict[str, torch.Tensor], name: str, y: torch.Tensor | None, x: torch.Tensor
-    ) -> torch.Tensor:
+    def alone(self, own: dict[str, torch.Tensor], place: int, x: torch.Tensor) -> torch.Tensor:
         """A type without a relation into it has what it gives to itself."""
-        if y is not None:
-            return y
-        place = self.types.names.index(name)
         y = own["bias"][place].expand(len(x), -1)
         return y + x @ own["lin_r.weight"][place] if self.sage and self.root else y
 
@@ -161,13 +159,8 @@ class Hgt(TypedLayer):
             found[f"p_rel.{'__'.join(one)}"] = own["p_rel"][number : number + 1]
         return found
 
-    def of_type(
-        self, own: dict[str, torch.Tensor], name: str, y: torch.Tensor | None, x: torch.Tensor
-    ) -> torch.Tensor:
+    def alone(self, own: dict[str, torch.Tensor], place: int, x: torch.Tensor) -> torch.Tensor:
         """A type without a relation into it has messages of 0."""
-        if y is not None:
-            return y
-        place = self.types.names.index(name)
         y = own["out_lin.bias"][place].expand(len(x), -1)
         gate = own["skip"][place].sigmoid() if self.skips else 1
         return gate * y + (1 - gate) * x if self.skips else y

@@ -4,14 +4,17 @@ The small runs of one rank count share a launch.
 """
 
 import json
+import shlex
 
 import numpy as np
 import pytest
+from stored_graphs import graph_of, store
 from words import line, sets
 
 from gcnmpi.options.kernel import resolve
 from gcnmpi.run.record import read_run
 from partition.graph.store import open_graph, read_partition
+from partition.importing.synthetic import sbm
 
 BASE = (
     "dtype=float64", "model.hidden=[8, 6]", "model.dropout=0.2", "model.input_dropout=0.1",
@@ -157,3 +160,101 @@ def test_defaults_without_config_and_out_and_what_an_earlier_record_becomes(
     previous = (folder / "run.previous.jsonl").read_text().splitlines()
     assert json.loads(previous[0])["config"]["train"]["seed"] == 1
     assert len(previous) == 4
+
+
+def test_codes_are_written_to_terminals_only(mpirun, shell, tmp_path):
+    """By every command under mpirun that prints a table or progress."""
+    path = store(tmp_path / "g.graph", sbm(60, 3, degree=5, features=4, seed=0), 2)
+
+    def words(verb, out=None, settings=("train.epochs=3",), **options):
+        placed = {"partition": "rp-2", "settings": settings, "out": out and tmp_path / out}
+        return [str(word) for word in line(verb, path, **placed, **options)]
+
+    lines = [
+        words("train", "t"),
+        words("repeat", "r", seeds="0..1"),
+        [*words("sweep", "s", seeds=0), "--try", "train.lr=0.1,0.01"],
+        words("verify"), ["doctor"],
+        words("bench-schemes", settings=(), epochs=1, schemes="p2p"),
+    ]  # fmt: skip
+    done = mpirun(2, "commands.py", json.dumps(lines))
+    assert done.stdout
+    assert "\x1b" not in done.stdout + done.stderr
+    again = words("repeat", "out", seeds="0..1")
+    command = shlex.join(["mpirun", "-n", "2", "python", "-P", "-m", "gcnmpi", *again])
+    # A terminal that Python makes, as script(1) does; what is written to it is printed here.
+    there = shlex.join(["python", "-c", "import pty, sys; pty.spawn(sys.argv[1:])"])
+    done = shell(f"TERM=xterm {there} sh -c {shlex.quote(f'{command}; {command} > file')}")
+    assert "\x1b[1m" in done.stdout
+    assert "seed-1 " in (tmp_path / "file").read_text()
+    assert "\x1b" not in (tmp_path / "file").read_text()
+
+
+# Features that are kept as a sparse matrix give what dense ones do, on any number of ranks.
+
+N, WIDTH, CLASSES = 90, 150, 4
+DROPPED = "model.input_dropout=0.4"
+CASES = {
+    "gcn": f"{DROPPED} model.dropout=0.3",
+    "normalised": "graph.feature_norm=row model.residual=linear",
+    "sage": f"model.name=sage model.norm=batch {DROPPED}",
+    "gat": f"model.name=gat model.heads=2 {DROPPED}",
+    "scipy": f"kernel=scipy {DROPPED}",
+    "gin": "model.name=gin",  # which adds features and their aggregate: they are dense then
+    "bcast": f"scheme.name=bcast {DROPPED}",
+    "replicated": f"scheme.name=replicated {DROPPED}",
+    "dense copies": "scheme.name=replicated scheme.sparse=false",
+    "summa": f"scheme.name=summa {DROPPED}",
+}
+BATCHES = (
+    f"dtype=float64 train.epochs=3 graph.feature_norm=row {DROPPED} train.batches=labor,20,3,3"
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The same graph twice; directed, with isolated vertices and vertices without features."""
+    root, random = tmp_path_factory.mktemp("sparse"), np.random.default_rng(4)
+    dense = random.random((N, N)) < 0.06
+    dense[-2:] = dense[:, -2:] = False
+    features = np.where(random.random((N, WIDTH)) < 0.03, random.uniform(0.1, 2, (N, WIDTH)), 0)
+    features[5:8] = 0
+    labels = random.integers(0, CLASSES, N).astype(np.int32)
+    graph = graph_of(dense, features=features.astype(np.float32), labels=labels)
+    for form in ("sparse", "dense"):
+        path = store(root / f"{form}.graph", graph, 2, 4, keep_features=form)
+        assert bool(open_graph(path).manifest.feature_entries) == (form == "sparse")
+    return root
+
+
+def test_runs_are_those_of_one_process(verified, folder):
+    cases = []
+    for settings in CASES.values():
+        parts = "rp-2" if "replicated" in settings else None if "name=summa" in settings else "rp-4"
+        given = [*settings.split(), "train.epochs=3"]
+        cases.append((folder / "sparse.graph", parts, given))
+    verified(4, cases, "loss curve", "final weights", "logits")
+
+
+def test_batches_and_inference_are_those_of_dense_features(trained, succeed, folder, tmp_path):
+    """Also where ranks keep rows of others."""
+    own = BATCHES.split()
+    cases = {
+        (form, len(more)): (folder / f"{form}.graph", "rp-4", [*own, *more])
+        for form in ("dense", "sparse")
+        for more in ((), ("train.cache_mb=1",))
+    }
+    losses = [record["losses"] for record in trained(4, cases).values()]
+    for found in losses[1:]:
+        np.testing.assert_allclose(found, losses[0], rtol=1e-10)
+    placed, weights = {"partition": "rp-2"}, tmp_path / "w.npz"
+    outs = {form: tmp_path / f"{form}.npy" for form in ("dense", "sparse")}
+    train = {"settings": own, "out": tmp_path / "run", "save_weights": weights}
+    infer = {"settings": ["dtype=float64"], "weights": weights}
+    succeed(
+        2,
+        line("train", folder / "sparse.graph", **train, **placed),
+        *(line("infer", folder / f"{f}.graph", out=o, **infer, **placed) for f, o in outs.items()),
+    )
+    logits = [np.load(out) for out in outs.values()]
+    np.testing.assert_allclose(*logits, rtol=1e-10, atol=1e-10)

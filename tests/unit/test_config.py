@@ -37,10 +37,9 @@ def test_every_key_has_a_default_and_a_meaning():
     told = [(name, default) for name, default, _ in keys()]
     assert sorted(told, key=str) == sorted(flat(table_of(Config())), key=str)
     assert all(len(meaning) > 5 for _, _, meaning in keys())
-    for word, begin in (("train", "train."), ("hidden", "model.hidden")):
-        lines = run("config", word, program=cli).stdout.splitlines()
-        shown = {line.split(" = ")[0] for line in lines if line[0] != " "}
-        assert shown == {name for name, _ in told if name.startswith(begin)}
+    lines = run("config", "train", program=cli).stdout.splitlines()
+    shown = {line.split(" = ")[0] for line in lines if line[0] != " "}
+    assert shown == {name for name, _ in told if name.startswith("train.")}
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
