@@ -28,7 +28,7 @@ from partition.graph.graph import Graph
 from partition.graph.links import identified, read_pairs, write_pairs
 
 DECODERS: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("dot", "distmult", "hadamard", "concat"), {}),
+    **{name: {} for name in ("dot", "distmult", "hadamard", "concat")},
     "hadamard hidden": {"decoder_hidden": [7], "decoder_activation": "elu"},
     "concat hidden": {"decoder_hidden": [7, 5]},
 }
