@@ -84,11 +84,6 @@ class Network:
     def _of_arcs(self) -> list[ArcInput]:
         return [operator for operator in self.operators if isinstance(operator, ArcInput)]
 
-    @property
-    def depth(self) -> int:
-        """Number of aggregations on the longest way from features to logits; at least 1."""
-        return max(1, *(operator.layer for operator in self.operators))
-
 
 class Writing:
     """The operators and parameters that are written so far.

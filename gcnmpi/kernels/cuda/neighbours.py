@@ -53,11 +53,6 @@ class DevicePattern:
     def scratch_rows(self) -> int:
         return scratch_rows(self.rows, self.entries)
 
-    @property
-    def nbytes(self) -> int:
-        made = self.by_rows, self.by_columns, *self.ends, self.column_rows, self.places_back
-        return sum(one.nbytes for one in made)
-
 
 _Attention = Attention[Array, DevicePattern] | AttentionV2[Array, DevicePattern]
 

@@ -49,10 +49,6 @@ class Pieces:
         """Places of scratch memory for all levels."""
         return self.levels[-1].base
 
-    @property
-    def nbytes(self) -> int:
-        return sum(level.pieces.nbytes for level in self.levels)
-
 
 def cut(starts: np.ndarray) -> Iterator[tuple[np.ndarray, int, int]]:
     """Cut rows into pieces of at most ``PIECE`` entries, level by level.

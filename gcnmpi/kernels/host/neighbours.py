@@ -67,11 +67,6 @@ class Pattern:
     def scratch_rows(self) -> int:
         return scratch_rows(self.rows, self.entries)
 
-    @property
-    def nbytes(self) -> int:
-        made = [array for name, array in vars(self).items() if isinstance(array, np.ndarray)]
-        return sum(array.nbytes for array in made)
-
     # Few operations need these: each is made when it is first asked for.
 
     @cached_property

@@ -67,9 +67,6 @@ class Pattern(Protocol):
     @property
     def scratch_rows(self) -> int: ...
 
-    @property
-    def nbytes(self) -> int: ...
-
 
 @dataclass(frozen=True)
 class AttentionDropout(Generic[A]):
