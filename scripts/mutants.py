@@ -7,8 +7,8 @@ tests/mutants/*.toml list the faults, each with the tests that must catch it. Th
 copies of this checkout, each with an environment of its own, which stay in DIR if one is given.
 IDs, beginnings of IDs, or files of the list choose among the faults. Each is caught by the first
 test that fails; with --count, all these tests are run, and FILE says how many failed. The exit code
-is 1 if a fault is caught by none, or if its line is not found once. Tests of PyTorch are skipped in
-copies whose environment has none.
+is 1 if a fault is caught by none, or if its line is not found once. Faults whose tests are all
+skipped, as those of PyTorch where it is missing, are said to be not run.
 """
 
 from __future__ import annotations
@@ -191,8 +191,8 @@ def main() -> int:
         for one in results(faults, folder.resolve(), options.jobs, options.count is not None):
             found.append(one)
             print(one, flush=True)
-    survived = [one.fault.id for one in found if not one.caught]
-    print(f"{len(found) - len(survived)} of {len(found)} faults are caught")
+    survived = [one.fault.id for one in found if one.run and not one.caught]
+    print(f"{sum(one.caught > 0 for one in found)} of {len(found)} faults are caught")
     if options.count:
         counts = {one.fault.id: one.caught for one in found}
         options.count.write_text(json.dumps(counts, indent=1) + "\n")
