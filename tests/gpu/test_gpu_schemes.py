@@ -73,3 +73,10 @@ def test_graphs_give_the_curve_of_launches(mpirun, schemes_folder, dtype):
         assert case["from_host"] < (1e-3 if dtype == "float32" else 1e-9), name
         # To the bit, unless cuBLAS chooses another algorithm in a graph.
         assert case["same"] or case["apart"] < (1e-5 if dtype == "float32" else 1e-12), name
+
+
+@pytest.mark.parametrize("nranks", [1, 2])
+def test_pytorch_on_devices_trains_as_on_the_host(mpirun, tmp_path, nranks):
+    if not pytest.importorskip("torch").cuda.is_available():
+        pytest.skip("PyTorch finds no GPU")
+    mpirun(nranks, "torch_devices.py", tmp_path, "persistent", timeout=200)

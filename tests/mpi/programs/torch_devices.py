@@ -1,7 +1,7 @@
-"""Under mpirun: gcnmpi.torch on devices against itself on the host, without a device.
+"""Under mpirun: gcnmpi.torch on devices against itself on the host.
 
-tests/fake has to be on PYTHONPATH. All that graphs of both give and train on agrees to 1e-10; how
-often an epoch waits is told. Usage: torch_devices.py FOLDER TRANSPORT [DEVICE]
+On the stand-in if tests/fake is on PYTHONPATH, which then tells how often an epoch waits. All that
+graphs of both give and train on agrees to 1e-10. Usage: torch_devices.py FOLDER TRANSPORT [DEVICE]
 """
 
 import itertools
@@ -14,8 +14,6 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-import torch_gpu
-from cupy.queue import counts
 from products import N, assignments, random_graph
 from torch.utils._pytree import tree_leaves
 from torch_cases import refused
@@ -33,6 +31,12 @@ from partition.graph.store import open_graph, write_graph
 sys.path.append(str(Path(__file__).parents[2]))
 from stored_graphs import store_parts
 
+try:
+    from cupy.queue import counts
+    from torch_gpu import GPU
+except ImportError:  # a real one
+    counts: dict[str, int] = {}
+    GPU = torch.device("cuda", 0)
 FEATURES, COLUMNS, STEPS = 4, 3, 12
 
 
@@ -227,18 +231,18 @@ def compare(path, partition, transport, kinds, groups=1):
     options = {"normalize": "none", "dtype": torch.float64, "direction": "in", "groups": groups}
     options |= {"self_loops": False, "threads": 1}
     options |= {} if path.stem == "typed" else {"pairs": "links"}
-    for given in ({}, {"device": "gpu", "transport": transport}):
+    for given in ({}, {"device": GPU.type, "transport": transport}):
         g = gcnmpi.torch.open(path, partition, **options, **given)
         found.append([one for of in kinds for one in tree_leaves(list(of(g)))])
     for one, other in zip(*found, strict=True):
-        assert other.device == torch_gpu.GPU
+        assert other.device == GPU
         torch.testing.assert_close(other.detach().cpu(), one.detach(), rtol=0, atol=1e-10)
     return g
 
 
 def mistakes(g):
     """A tensor of the host, and a model that was left there."""
-    on = "on the device of the graph, gpu:0"
+    on = f"on the device of the graph, {GPU}"
     refused(TypeError, on, g.aggregate, torch.zeros(g.num_own, 3, dtype=g.dtype))
     refused(UserError, on, g.broadcast, torch.nn.Linear(3, 3))
 
@@ -264,11 +268,11 @@ def whole_programs(given):
     """Runs that go on, and what compares ranks with one process."""
     options = {"dtype": torch.float64, "normalize": "none"}
     host = gcnmpi.torch.open(*given, **options)
-    device = gcnmpi.torch.open(*given, **options, device="gpu")
+    device = gcnmpi.torch.open(*given, **options, device=GPU.type)
     expected = recorded(host, FOLDER / "host", 4)
     first, rest = (recorded(device, FOLDER / "device", epochs) for epochs in (2, 4))
     torch.testing.assert_close([*first, *rest], expected, rtol=0, atol=1e-10)
-    assert gcnmpi.torch.verify(Net, *given, device="gpu", epochs=1).ranks == host.size
+    assert gcnmpi.torch.verify(Net, *given, device=GPU.type, epochs=1).ranks == host.size
 
 
 def waits(g):
