@@ -84,8 +84,9 @@ sanitizer=${tests:-$(missing compute-sanitizer)}
 several=${gpu:-$(one_gpu)}
 several=${several:-$(missing mpirun)}
 program=(python3 -m gcnmpi) files=(python3 -m partition)
-settings=(--set kernel=cupy --set train.epochs=20 --set train.eval_every=0 --quiet)
-train=("${program[@]}" train "$graph" --set 'model.hidden=128,128' "${settings[@]}")
+settings=(--set kernel=cupy --set train.eval_every=0 --quiet)
+few=("${program[@]}" train "$graph" --set 'model.hidden=128,128' "${settings[@]}")
+train=("${few[@]}" --set train.epochs=20)
 small=("${program[@]}" train "$small_graph" --config configs/cora.toml --set kernel=cupy
   --set train.epochs=200 --quiet)
 two=(mpirun -n 2 "${train[@]}" --partition hp-2)
@@ -143,7 +144,7 @@ step two-exchange 60 "${several:-$no_graph}" mpirun -n 2 "${program[@]}" bench e
 # Where the time goes, within the kernels that take most of it.
 step profile 120 "${no_graph:-$(missing ncu)}" ncu --clock-control none --set full \
   -k 'regex:multiply_pieces|weigh_pieces|scores|softmax|partial_sums' --launch-skip 40 -c 16 \
-  --target-processes all -f -o "$out/profile" "${train[@]}" --set model.name=gat --set train.epochs=3
+  --target-processes all -f -o "$out/profile" "${few[@]}" --set model.name=gat --set train.epochs=3
 
 [ -n "$list" ] && exit
 echo "results: $out"

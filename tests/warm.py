@@ -89,6 +89,9 @@ def begin(client: socket.socket) -> tuple[str, list[str]]:
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
             os.close(stream)
+        # What a stream found out of the server's, such as whether it can seek, is not so of this one.
+        sys.stdout = open(1, "w", errors=sys.stdout.errors, closefd=False)
+        sys.stderr = open(2, "w", 1, errors=sys.stderr.errors, closefd=False)
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(environment)
