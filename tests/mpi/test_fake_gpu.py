@@ -49,6 +49,7 @@ def test_kernels_on_the_emulator():
 
 
 DROPPED = """
+import gc
 import cupy as cp
 import cupyx
 from gcnmpi.kernels.cuda.copies import DeviceNumber
@@ -60,13 +61,16 @@ with cp.cuda.Stream(non_blocking=True) as stream:
     array = cp.empty((1,), "float64")
     array.fill(3)
     number = DeviceNumber(array)
+    number.cycle = number
     del number
-    (_, host), = DeviceNumber._leaving
+    gc.collect()
+    (event, host), = DeviceNumber._under_way
     assert host is made[0]
+    assert not event.done
     stream.synchronize()
     assert host[0] == 3
     kept = DeviceNumber(array)
-    assert not DeviceNumber._leaving
+    assert len(DeviceNumber._under_way) == 1
 """
 
 

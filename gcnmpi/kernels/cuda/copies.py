@@ -150,9 +150,9 @@ class DeviceNumber:
     (1,) float64 on the device.
     """
 
-    # Where numbers that nobody has any more are being copied to, with the events after that: the
-    # pool of page-locked memory gives away at once what is let go.
-    _leaving: ClassVar[list[tuple[cp.cuda.Event, np.ndarray]]] = []
+    # Copies under way: the pool of page-locked memory gives away at once what is let go. (Not by
+    # numbers as they end: of a cycle, the collector has ended the event, too.)
+    _under_way: ClassVar[list[tuple[cp.cuda.Event, np.ndarray]]] = []
 
     def __init__(self, array: Array, factor: float = 1.0) -> None:
         self.array, self.factor = array, factor
@@ -162,15 +162,12 @@ class DeviceNumber:
 
     def fetch(self) -> None:
         """Begin the copy to the host."""
-        self._leaving[:] = [one for one in self._leaving if not one[0].done]
+        self._under_way[:] = [one for one in self._under_way if not one[0].done]
         if self._host is None:
             self._host = cupyx.empty_pinned((1,), np.float64)
         self.array.get(out=self._host, blocking=False)
         self._event = recorded(cp.cuda.get_current_stream())
-
-    def __del__(self) -> None:
-        if self._host is not None and hasattr(self, "_event"):
-            self._leaving.append((self._event, self._host))
+        self._under_way.append((self._event, self._host))
 
     def __mul__(self, factor: float) -> DeviceNumber:
         """The same times a number; nothing is computed yet."""

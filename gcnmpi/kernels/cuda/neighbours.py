@@ -160,8 +160,11 @@ class CupyNeighbours(CupyPieces):
     ) -> None:
         """In place of e its gradient; to dx, that of x by which it is summed."""
         kept, width = self._weights(of, e), per_head(of.x, of.shift)
-        given = of.x, of.out, grad, width, lanes(width), kept, t, s, of.slope
-        threads = len(e), e.shape[1] * lanes(width)
+        along, many = self.empty(*of.shift.shape), lanes(width)
+        of_rows = grad, of.out, width, many, along
+        self._launch("row_dots", len(along), along.shape[1] * many, *of_rows)
+        given = of.x, grad, width, many, along, kept, t, s, of.slope
+        threads = len(e), e.shape[1] * many
         self._launch("gradients_of_scores", *threads, *of.pattern.ends, *given, e)
         self.spmm_values_t(of.pattern, kept, grad, dx)
 

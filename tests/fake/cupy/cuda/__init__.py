@@ -81,6 +81,9 @@ class Event:
     def __init__(self, block=False, disable_timing=False, interprocess=False):
         self.mark = None
 
+    def __del__(self):
+        self.mark = None  # destroyed, also if somebody has it again
+
     def record(self, stream=None):
         self.mark = (stream or get_current_stream()).queue.event()
 
