@@ -76,6 +76,7 @@ one_gpu() {
 }
 
 mkdir -p "$work"
+runs=$work/runs-$$  # which are of this call
 [ -n "$list" ] || mkdir -p "$out"
 nothing=$(python3 -c 'import partition.cli.main, mpi4py.MPI' 2>&1 | tail -n 1)
 gpu=${nothing:-$(no_gpu)}
@@ -121,24 +122,24 @@ if [ -z "$list" ]; then
   [ -e "$small_graph" ] || no_small=${gpu:-"take step small-graph first"}
 fi
 step products 90 "$no_graph" python3 scripts/bench_products_gpu.py "$graph"
-step epoch-own 60 "$no_graph" "${train[@]}" --out "$work/own"
-step epoch-cusparse 60 "$no_graph" "${train[@]}" --set gpu.spmm=cusparse --out "$work/cusparse"
-step epoch-captured 60 "$no_graph" "${train[@]}" --set gpu.graph=yes --out "$work/captured"
-step epoch-sage 60 "$no_graph" "${train[@]}" --set model.name=sage --out "$work/sage"
-step epoch-gat 60 "$no_graph" "${train[@]}" --set model.name=gat --out "$work/gat"
-step epoch-small 60 "$no_small" "${small[@]}" --out "$work/small"
+step epoch-own 60 "$no_graph" "${train[@]}" --out "$runs/own"
+step epoch-cusparse 60 "$no_graph" "${train[@]}" --set gpu.spmm=cusparse --out "$runs/cusparse"
+step epoch-captured 60 "$no_graph" "${train[@]}" --set gpu.graph=yes --out "$runs/captured"
+step epoch-sage 60 "$no_graph" "${train[@]}" --set model.name=sage --out "$runs/sage"
+step epoch-gat 60 "$no_graph" "${train[@]}" --set model.name=gat --out "$runs/gat"
+step epoch-small 60 "$no_small" "${small[@]}" --out "$runs/small"
 step epoch-small-captured 60 "$no_small" "${small[@]}" --set gpu.graph=yes \
-  --out "$work/small-captured"
+  --out "$runs/small-captured"
 step epoch-pyg 90 "${no_graph:-$(no_module torch_geometric)}" python3 scripts/bench_pyg_gpu.py \
   "$graph" 128 3
 # Between GPUs.
 step two-partition 120 "${several:-$no_graph}" "${files[@]}" add "$graph" --model hp -k 2
 step two-mpi 60 "${several:-$no_graph}" "${two[@]}" --set comm.cuda_aware=no --set comm.nccl=no \
-  --out "$work/two-mpi"
+  --out "$runs/two-mpi"
 step two-cuda-aware 60 "${several:-$no_graph}" "${two[@]}" --set comm.cuda_aware=yes \
-  --out "$work/two-cuda-aware"
+  --out "$runs/two-cuda-aware"
 step two-nccl 60 "${several:-$no_graph}" "${two[@]}" --set scheme.transport=nccl \
-  --set comm.nccl=yes --out "$work/two-nccl"
+  --set comm.nccl=yes --out "$runs/two-nccl"
 step two-exchange 60 "${several:-$no_graph}" mpirun -n 2 "${program[@]}" bench exchange "$graph" \
   --partition hp-2 --set kernel=cupy --json
 # Where the time goes, within the kernels that take most of it.

@@ -89,7 +89,7 @@ def begin(client: socket.socket) -> tuple[str, list[str]]:
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
             os.close(stream)
-        # What a stream found out of the server's, such as whether it can seek, is not so of this one.
+        # The server's streams know whether its own files can seek, which these may not.
         sys.stdout = open(1, "w", errors=sys.stdout.errors, closefd=False)
         sys.stderr = open(2, "w", 1, errors=sys.stderr.errors, closefd=False)
         os.chdir(folder)
