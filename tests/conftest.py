@@ -377,7 +377,9 @@ def warm(open_mpi) -> Iterator[Callable[[str], list[str]]]:
     program = str(Path(__file__).with_name("warm.py"))
     with tempfile.TemporaryDirectory(prefix="warm-") as folder:  # a socket's path is short
         words = [program, f"{folder}/socket"]
-        server = subprocess.Popen([sys.executable, "-P", *words], stdin=subprocess.DEVNULL)
+        # Its own output is a pipe, as that of ranks: of a file, Python would note that it can seek.
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+        server = subprocess.Popen([sys.executable, "-P", *words], **pipes)
         while not Path(folder, "socket").exists():
             assert server.poll() is None
             time.sleep(0.05)

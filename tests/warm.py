@@ -89,9 +89,6 @@ def begin(client: socket.socket) -> tuple[str, list[str]]:
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
             os.close(stream)
-        # The server's streams know whether its own files can seek, which these may not.
-        sys.stdout = open(1, "w", errors=sys.stdout.errors, closefd=False)
-        sys.stderr = open(2, "w", 1, errors=sys.stderr.errors, closefd=False)
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(environment)

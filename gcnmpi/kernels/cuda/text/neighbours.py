@@ -178,7 +178,8 @@ extern "C" __global__ void gradients_of_scores(
     const S32* __restrict__ targets, const S32* __restrict__ indices,
     const T* __restrict__ x, I x_row, I x_column,
     const T* __restrict__ grad, I grad_row, I grad_column, I width, S32 lanes,
-    const T* __restrict__ along, I along_row, I along_column, const T* __restrict__ kept, I has_t, const T* __restrict__ t, I t_row, I t_column,
+    const T* __restrict__ along, I along_row, I along_column, const T* __restrict__ kept,
+    I has_t, const T* __restrict__ t, I t_row, I t_column,
     const T* __restrict__ s, I s_row, I s_column, T slope, T* de, I rows, I columns) {
   HEADS;
   const I source = indices[i], target = targets[i];
