@@ -22,8 +22,8 @@ CASES = {
     "alone": ("symmetric", 1, "nnz", "in"),
     "all": ("tiny", 8, "rows", "in"),  # as many parts as vertices
 }
-# All cases by one rank and three; four have two of them.
-RANKS = {1: list(CASES), 3: list(CASES), 4: ["three", "symmetric"]}
+# All cases by one rank and three, one by four.
+RANKS = {1: list(CASES), 3: list(CASES), 4: ["symmetric"]}
 
 
 def made(symmetric: bool):
