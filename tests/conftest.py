@@ -142,9 +142,14 @@ def mpirun(warm) -> Callable[..., subprocess.CompletedProcess]:
     launcher = _launcher()
 
     def run(
-        nranks: int, *argv: str | os.PathLike, code: int | None = 0, timeout: float = 60,
-        env: dict[str, str] | None = None, cwd: str | os.PathLike | None = None, cold: bool = False,
-    ) -> subprocess.CompletedProcess:  # fmt: skip
+        nranks: int,
+        *argv: str | os.PathLike,
+        code: int | None = 0,
+        timeout: float = 60,
+        env: dict[str, str] | None = None,
+        cwd: str | os.PathLike | None = None,
+        cold: bool = False,
+    ) -> subprocess.CompletedProcess:
         first, *rest = (str(word) for word in argv)
         command = [*launcher, "-n", str(nranks), *(as_usual if cold else warm)(first), *rest]
         variables = {**os.environ, **MPI_ENVIRONMENT, **(env or {})}
@@ -163,9 +168,11 @@ class Ranks:
             self._process = subprocess.Popen(
                 [*_launcher(), "-n", str(nranks), *words, str(folder)],
                 env={**os.environ, **MPI_ENVIRONMENT, **env, SESSIONS: str(folder)},
-                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
                 start_new_session=True,
-            )  # fmt: skip
+            )
         self._ended = os.pidfd_open(self._process.pid)
 
     def _pipe(self, name: str) -> int:
@@ -217,9 +224,13 @@ def run_cases(tmp_path_factory, warm) -> Iterator[Callable[..., list]]:
     kept: dict[int, Ranks] = {}
 
     def run(
-        program: str, nranks: int, cases: list, timeout: float = 240, env: dict | None = None,
+        program: str,
+        nranks: int,
+        cases: list,
+        timeout: float = 240,
+        env: dict | None = None,
         cold: bool = False,
-    ) -> list:  # fmt: skip
+    ) -> list:
         ranks = kept.pop(nranks, None) if env is None else None
         if ranks is None or not ranks.live:
             words = (as_usual if cold else warm)("cases.py")
@@ -460,9 +471,12 @@ APART |= {"stdin": subprocess.DEVNULL, "text": True, "start_new_session": True}
 
 
 def run_group(
-    command: list[str], code: int | None, timeout: float, env: dict[str, str],
+    command: list[str],
+    code: int | None,
+    timeout: float,
+    env: dict[str, str],
     cwd: str | os.PathLike | None,
-) -> subprocess.CompletedProcess:  # fmt: skip
+) -> subprocess.CompletedProcess:
     """Run a command in a process group of its own, and end the whole group on a time-out."""
     with tempfile.TemporaryDirectory(prefix="mpi-", ignore_cleanup_errors=True) as sessions:
         process = subprocess.Popen(command, env={**env, SESSIONS: sessions}, cwd=cwd, **APART)

@@ -215,9 +215,14 @@ class Net(torch.nn.Module):
     """The stack of ``gcnmpi.nn.networks.stack`` in PyTorch Geometric's layers."""
 
     def __init__(
-        self, config: Config, features: int, classes: int, of_arcs: int, degrees: torch.Tensor,
+        self,
+        config: Config,
+        features: int,
+        classes: int,
+        of_arcs: int,
+        degrees: torch.Tensor,
         graph: Graph,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.graph = graph
         self.model = model = OwnOptions(**asdict(config.model))  # which has every key

@@ -125,9 +125,12 @@ def counted(problem: LinkProblem, drawn: Drawn) -> np.ndarray:
 
 
 def scores(
-    task: LinkOptions, rows: torch.Tensor, pairs: torch.Tensor, of: dict[str, torch.Tensor],
+    task: LinkOptions,
+    rows: torch.Tensor,
+    pairs: torch.Tensor,
+    of: dict[str, torch.Tensor],
     relations: torch.Tensor | None = None,
-) -> torch.Tensor:  # fmt: skip
+) -> torch.Tensor:
     """The scores of pairs (…, 2), by the decoder's formula."""
     x, y = rows[pairs[..., 0]], rows[pairs[..., 1]]
     if tells_relations(task):

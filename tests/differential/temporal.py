@@ -67,13 +67,14 @@ def graphs(scratch: Path) -> Iterator[Path]:
         weights[-3:] = weights[:, -3:] = 0
         source, target = np.nonzero(weights)
         graph = Graph(
-            np.searchsorted(source, np.arange(N + 1)), target.astype(np.int32),
+            np.searchsorted(source, np.arange(N + 1)),
+            target.astype(np.int32),
             weights=weights[source, target],
             features=random.standard_normal((N, FEATURES)).astype(np.float32),
             labels=random.integers(0, CLASSES, N).astype(np.int32),
             masks={"train": random.random(N) < 0.6},
             arc_data=ArcData(random.standard_normal((len(source), 2)).astype(np.float32)),
-        )  # fmt: skip
+        )
         write_graph(scratch / f"{kind}.graph", graph, source={"generator": kind})
         yield scratch / f"{kind}.graph"
 
@@ -172,18 +173,8 @@ class Rolled(Module):
     def __init__(self, network: Module, frames: Frames, call: Callable[..., Tensor]) -> None:
         super().__init__()
         self.network, self.frames, self.call = network, frames, call
-
-    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """The weights of the network, by their names."""
-        return self.network.state_dict(*args, **kwargs)
-
-    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Weights into the network, which must have their names."""
-        return self.network.load_state_dict(*args, **kwargs)
-
-    def named_parameters(self, *args: Any, **kwargs: Any) -> Any:
-        """The parameters of the network, by their names."""
-        return self.network.named_parameters(*args, **kwargs)
+        for name in ("state_dict", "load_state_dict", "named_parameters"):  # by its names
+            setattr(self, name, getattr(network, name))
 
     def forward(self, x: Tensor, *graph: Tensor) -> Tensor:
         """Each step reads the last frames, predicted ones among them."""

@@ -105,10 +105,13 @@ def runs(succeed, graph, tmp_path_factory):
         two.append(go(f"{name} two", *own, "scheme.name=summa", resume=checkpoint))
     never, best = (*own, "train.eval_every=0"), root / "unevaluated.npz"
     succeed(
-        3, *lines, go("mixed half", "scheme.exchange=mixed", epochs=HALF),
+        3,
+        *lines,
+        go("mixed half", "scheme.exchange=mixed", epochs=HALF),
         go("adam rows", "scheme.exchange=rows", resume=root / "mixed half"),
-        go("unevaluated", *never, resume=half, save_best=best), timeout=120,
-    )  # fmt: skip
+        go("unevaluated", *never, resume=half, save_best=best),
+        timeout=120,
+    )
     succeed(2, *two)
     return root
 

@@ -92,10 +92,13 @@ def test_bytes_errors_and_bits_of_runs(succeed, run, tmp_path):
         2,
         *(train(name, name, aggregate) for name in ("fp32", *shares)),
         train("once", "int8", "threads=1", save_weights=weights),
-        train("again", "int8", "threads=3"), train("seed", "int8", "train.seed=1"),
-        train("parts", "int8", *parts, epochs=3), train("parts", "int8", *parts, resume="auto"),
-        infer("fp32"), infer("int8"),
-    )  # fmt: skip
+        train("again", "int8", "threads=3"),
+        train("seed", "int8", "train.seed=1"),
+        train("parts", "int8", *parts, epochs=3),
+        train("parts", "int8", *parts, resume="auto"),
+        infer("fp32"),
+        infer("int8"),
+    )
     assert (tmp_path / "fp32.csv").read_bytes() == (tmp_path / "int8.csv").read_bytes()
 
     def losses(name):

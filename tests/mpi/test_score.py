@@ -165,11 +165,13 @@ def test_files_say_what_python_is_given(succeed, results, folder, tmp_path):
     some = {"top": 60, "with_arcs": True}
     succeed(
         2,
-        score("a.npy", pairs=tmp_path / "pairs.csv"), score("b.csv", pairs=tmp_path / "pairs.npy"),
-        score("a.npz", pairs="links", of="val"), score("c.npz", top=K),
+        score("a.npy", pairs=tmp_path / "pairs.csv"),
+        score("b.csv", pairs=tmp_path / "pairs.npy"),
+        score("a.npz", pairs="links", of="val"),
+        score("c.npz", top=K),
         score("d.csv", vertices=tmp_path / "some.txt", **some),
         score("e.npz", vertices="60,3,3,0", **some),
-    )  # fmt: skip
+    )
     close(np.load(tmp_path / "a.npy"), results["dot", "pairs"])
     close(np.loadtxt(tmp_path / "b.csv"), results["dot", "pairs"])
     close(np.load(tmp_path / "a.npz")["score"], results["dot", "set"])

@@ -29,7 +29,6 @@ from partition.registry import Registry
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("partition", "gcnmpi")
 FILES = sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))
-SOURCES = sorted((ROOT / "src").iterdir())
 TEXTS = [
     path
     for folder in ("docs", "tests", "examples", "scripts", *PACKAGES)
@@ -118,13 +117,6 @@ def test_modules_import_only_from_rooms_below_them():
     TopologicalSorter(graph).prepare()  # CycleError names the modules of a cycle
 
 
-def test_a_file_is_as_long_as_its_story():
-    for path in (*FILES, *SOURCES):
-        lines = path.read_text(encoding="utf-8").splitlines()
-        assert len(lines) < 900, path
-        assert path in FILES or (lines[0][:3] == "// " and max(map(len, lines)) <= 100), path
-
-
 def test_only_reports_and_errors_are_printed():
     for path in FILES:
         name = module_name(path)
@@ -177,12 +169,6 @@ def test_extras_are_installed_from_a_checkout():
     assert extras <= set(pyproject()["project"]["optional-dependencies"])
 
 
-def test_the_packages_of_the_distribution_are_those_on_disk():
-    assert pyproject()["tool"]["scikit-build"]["wheel"]["packages"] == list(PACKAGES)
-    for path in FILES:
-        assert (path.parent / "__init__.py").is_file(), path
-
-
 def pyproject() -> dict:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
@@ -226,18 +212,6 @@ def test_the_reference_has_every_public_name():
         page = f"{package.rpartition('.')[2]}.md"
         text = (DOCS / "reference" / page).read_text(encoding="utf-8")
         assert set(re.findall(rf"^::: {package}\.(\w+)$", text, re.M)) >= names
-
-
-def test_links_go_to_pages_of_the_site():
-    rewritten = hook().rewritten
-    text = "[a](tasks.md#splits) [b](README.md) [c](../README.md#x) [d](#e) [f](https://g.h)"
-    links = "[a](tasks.md#splits) [b](pages.md) [c](index.md#x) [d](#e) [f](https://g.h)"
-    assert rewritten(text, "docs/gpu.md") == links
-    assert rewritten("[a](docs/gpu.md)", "README.md") == "[a](gpu.md)"
-    assert rewritten("[a](../gcnmpi/x.py)", "docs/gpu.md") == "[a](sources/gcnmpi/x.py.md)"
-    assert rewritten("[a](../gpu.md)", "docs/measured/b.md") == "[a](../gpu.md)"
-    fenced = "```\n[a](README.md)\n```\n"
-    assert rewritten(fenced, "docs/gpu.md") == fenced
 
 
 def test_tables_are_generated_from_the_registries():

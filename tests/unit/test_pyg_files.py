@@ -237,8 +237,15 @@ def test_other_files_are_refused(tmp_path):
         refuses(message, read_source, dgl_saved(tmp_path / "g.bin", **change))
 
 
-DAMAGED = ["an end where more", "where one has to be", "data of several types", "dimensions",
-           "which is not read", "bytes for an array", "row pointers that do not rise"]  # fmt: skip
+DAMAGED = [
+    "an end where more",
+    "where one has to be",
+    "data of several types",
+    "dimensions",
+    "which is not read",
+    "bytes for an array",
+    "row pointers that do not rise",
+]
 
 
 def test_every_kind_of_damage_is_told(tmp_path):

@@ -16,7 +16,7 @@ from gcnmpi.options.config import from_table, read_config
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.planner.auto import resolved_grid
 from gcnmpi.planner.by_ranks import counted_rows, crossovers, table
-from gcnmpi.planner.machine import Machine, write_machine
+from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Setting, rank_schemes
 from gcnmpi.run.checkpoint import flat
 from partition.graph.graph import Graph
@@ -137,15 +137,9 @@ def test_plan_prints_a_table_and_json(path):
         ([path, "--partition", "rp-9"], "no partition|unknown partition"),
         ([path, "--memory", "64QB"], "--memory '64QB' is not a size"),
         ([path, "--machine", "/nothere.json"], "cannot read /nothere.json"),
-        ([path, "--schemes", "p3p"], "unknown scheme 'p3p'"),
-        ([path, "--set", "model.hiden=[3]"], "model.hiden"),
         ([path, "--schemes", "p2p", "--partition", "block-4"], "no scheme takes that"),
     ):
         refuses(says, plan, *words, "-P", 2)
-    facts = {"hosts": ["here"], "date": "today", "threads": 3, "kernel": "none", "dtype": "float32"}
-    write_machine(file := path.with_name("machine.json"), Machine(), facts)
-    said = " ".join(plan(path, "-P", 2, "--machine", file).split())
-    assert "here, today, 3 threads per rank; measured with another kernel" in said
 
 
 def test_options_that_are_given_leave_other_variants_out(path):

@@ -185,18 +185,6 @@ def test_metrics_of_links_and_errors_by_lead_are_figures(tmp_path):
     assert [(line.y, line.low, line.high) for line in both.series] == [([3, 4, 5],) * 3]
 
 
-def test_the_best_is_marked_within_one_graph_and_over_seeds(tmp_path):
-    runs = [with_settings(tmp_path / f"r{i}", 0, 0.1 + i, graph=graph, graph_id=graph)
-            for i, graph in enumerate("aabb")]  # fmt: skip
-    for i, run in enumerate(runs):  # in "b", all are faster than in "a"
-        changed(run, lambda r, i=i: r | {"seconds": 1.0 / (i + 1)} if "seconds" in r else r)
-    page = page_of(tmp_path, *runs)
-    assert re.findall(r"<b>([\d.]+)<span", page)[:2] == ["0.500", "0.250"]
-    page = page_of(tmp_path, *(with_settings(tmp_path / f"s{i}", i, 0.1) for i in range(3)))
-    assert "Means over seeds and splits" in page
-    assert "<b>" not in page
-
-
 def test_records_of_earlier_versions_and_of_runs_that_go_on_have_less_to_show(tmp_path, capsys):
     def older(record):
         for name in ("of_ranks", "rank_phases", "samples"):

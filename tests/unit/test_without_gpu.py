@@ -112,16 +112,6 @@ def test_planted_defects_are_found(run, case):
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def compare_cupy(monkeypatch):
-    path = ROOT / "scripts" / "compare_cupy.py"
-    spec = importlib.util.spec_from_file_location("compare_cupy", path)
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "compare_cupy", module)
-    spec.loader.exec_module(module)
-    return module
-
-
 def first_day(tmp_path, *words, **variables):
     """Its exit status, the lines that it prints, and the folder of its results."""
     # Its python3 is that of this environment.
@@ -168,17 +158,3 @@ def test_the_first_day_on_the_stand_in(tmp_path):
     assert code == 1
     assert lines[0].split()[:4] == ["machine", "out", "of", "time"]
     assert len((out / "summary.txt").read_text().splitlines()) == len(steps) + 1
-
-
-def test_the_stand_in_and_what_is_used_of_cupy_are_found(compare_cupy):
-    defined = dict(compare_cupy.defined())
-    assert defined["cupy_backends.cuda.libs.cusparse.CUSPARSE_INDEX_64I"] == 3
-    assert defined["cupy.ndarray.set"].names == ("arr", "stream")
-    graphs = {
-        "Stream.begin_capture", "Stream.end_capture", "Stream.is_capturing", "Graph.launch",
-        "MemoryPool.malloc", "using_allocator",
-    }  # fmt: skip
-    assert {f"cupy.cuda.{name}" for name in graphs} <= set(defined)
-    used = compare_cupy.used_names()
-    assert used["cupy.RawModule"] == {"code", "options"}
-    assert "cupy_backends.cuda.libs.cusparse.spMM" in used

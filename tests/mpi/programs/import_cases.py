@@ -24,9 +24,11 @@ def touching(source, *given):
 def of_case(comm, words: list[str]) -> list[str | None]:
     touched = words[0] == "touched"
     with (
-        patch.object(blocks, "BLOCK", 1), patch.object(vertices, "SAMPLES", 5),
-        patch.object(edge_index, "AT_ONCE", 70), patch.object(parquet, "AT_ONCE", 90),
+        patch.object(blocks, "BLOCK", 1),
+        patch.object(vertices, "SAMPLES", 5),
+        patch.object(edge_index, "AT_ONCE", 70),
+        patch.object(parquet, "AT_ONCE", 90),
         patch.multiple(running, FEWEST=7, arcs_at_once=lambda memory, n: MOST),
         patch.object(running, "open_stream", touching if touched else open_stream),
-    ):  # fmt: skip
+    ):
         return comm.allgather(commands.attempt(comm, words[touched:]))
