@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from axes import daily
+from axes import ALL, SCHEME_KINDS, daily
 from stored_graphs import store
 from test_over_time import folder as of_time  # noqa: F401 (a fixture)
 from test_over_time import settings_of
@@ -110,21 +110,25 @@ def test_what_a_graph_reads_lives_as_long_as_the_graph():
     printed("-c", KEPT)
 
 
+# Of schemes, each way of sending has some daily.
+KINDS = [list(SCHEME_KINDS) if ALL else list(SCHEME_KINDS)[i::3] for i in range(3)]
+
+
 @pytest.mark.parametrize(("nranks", "most"), daily((2, 1), (1, None), (2, None), (4, None)))
 def test_schemes_stage_messages_on_the_host(verified, schemes_folder, nranks, most):
-    check_schemes(verified, schemes_folder, nranks, SHORT, fake(), most)
+    check_schemes(verified, schemes_folder, nranks, SHORT, fake(), most, KINDS[0])
 
 
 @pytest.mark.parametrize(("nranks", "most"), daily((3, 1), (2, 3), (4, 3)))
 def test_schemes_hand_devices_memory_to_mpi(verified, schemes_folder, nranks, most):
     settings, env = [*SHORT, "comm.cuda_aware=yes"], fake(FAKE_CUDA_AWARE="1")
-    check_schemes(verified, schemes_folder, nranks, settings, env, most)
+    check_schemes(verified, schemes_folder, nranks, settings, env, most, KINDS[1])
 
 
 @pytest.mark.parametrize(("nranks", "dtype"), daily((2, "float64"), (4, "float32")))
 def test_schemes_sum_on_devices(verified, schemes_folder, nranks, dtype):
     settings, env = [*SHORT, "comm.nccl=yes", f"dtype={dtype}"], fake(FAKE_DEVICES=str(nranks))
-    check_schemes(verified, schemes_folder, nranks, settings, env, most=1)
+    check_schemes(verified, schemes_folder, nranks, settings, env, 1, KINDS[2])
 
 
 @pytest.mark.parametrize(("nranks", "nccl"), daily((2, "yes"), (4, "no")))
@@ -172,7 +176,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("setting", WAYS)
+@pytest.mark.parametrize("setting", daily(*WAYS))
 def test_rounded_messages_are_packed_on_the_device(
     mpirun, schemes_folder, packed_on_the_host, tmp_path, setting
 ):
@@ -236,7 +240,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(("broken", "says"), BROKEN.items())
+@pytest.mark.parametrize(("broken", "says"), daily(*BROKEN.items()))
 def test_a_device_that_compiles_nothing_is_one_error(mpirun, schemes_folder, broken, says):
     done = train(mpirun, schemes_folder, "kernel=cupy", code=2, env=fake(FAKE_NVRTC=broken))
     message = (
@@ -256,7 +260,9 @@ AN_EPOCH = [
 ]
 
 
-@pytest.mark.parametrize(("nranks", "setting", "most", "launches"), AN_EPOCH)
+@pytest.mark.parametrize(
+    ("nranks", "setting", "most", "launches"), [AN_EPOCH[0], *daily(*AN_EPOCH[3:], *AN_EPOCH[1:3])]
+)
 def test_an_epoch_waits_once_but_for_messages_through_the_host(
     mpirun, schemes_folder, nranks, setting, most, launches
 ):

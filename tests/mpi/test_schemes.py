@@ -21,7 +21,7 @@ NUMBERS |= {"⟨M·x, y⟩ = ⟨x, Mᵀ·y⟩", "training bytes", "training rece
 GRAPHS = ("directed", "symmetric", "hubs")
 SHAPES = ("model.hidden=[7]", "model.hidden=[11,3,5]")
 TRAINED = ("model.train_features=true", "train.clip_norm=0.01", "model.dropout=0.3")
-REGULARISED = (DROPOUT, TRAINED, ("loading.max_buffer_mb=0.001",))  # whole rows are a message
+REGULARISED = (DROPOUT, TRAINED, ("loading.max_buffer_mb=0.002",))  # whole rows are a message
 MATRICES = ("graph.normalize=sym", "graph.normalize=row", "graph.direction=out")
 # Products in a chain, of which tensor3d and columns make something of their own; orders.
 COMBINED = ("model.order=combine",)  # which tensor3d refuses

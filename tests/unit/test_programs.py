@@ -73,6 +73,7 @@ STACKS = {
     "l2": {"hidden": [8, 8], "norm": "l2", "activation": "prelu", "jk": "max"},
 }  # fmt: skip
 RANKS = {"p2p": 4, "summa": 4, "tensor3d": 8}
+ON_GRIDS = ("plain", "dropout", "batch")  # of the stacks
 GRIDS = {"summa": "2x2", "tensor3d": "2x2x2"}
 MODES = ("training", "inference", "batches")
 # Small ones of every kind, to be read.
@@ -135,7 +136,7 @@ def digests(setting):
     """Scheme → the digest of the listings of all stacks and modes, one after the other."""
     found = {}
     for scheme in RANKS:
-        each = product(STACKS, modes(setting, scheme))
+        each = product(ON_GRIDS if scheme in GRIDS else STACKS, modes(setting, scheme))
         every = [told(setting, stack, scheme, mode) for stack, mode in each]
         text = "\0".join(one or "refused" for one in every)
         found[scheme] = hashlib.sha256(text.encode()).hexdigest()[:8]

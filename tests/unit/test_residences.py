@@ -72,8 +72,10 @@ def numbers_of(run):
     return run.gradient(), run.gradient(), run.model.parameters.flat, run.model.evaluate()
 
 
-@pytest.mark.parametrize("blocks", [False, True])
-@pytest.mark.parametrize("case", NETWORKS)
+BY_BLOCKS = product(NETWORKS, (False, True)) if ALL else zip(NETWORKS, cycle((False, True)))
+
+
+@pytest.mark.parametrize(("case", "blocks"), [*BY_BLOCKS])
 def test_whatever_leaves_memory_no_bit_changes(case, blocks, tmp_path, monkeypatch):
     monkeypatch.setattr("gcnmpi.nn.slices.ROWS_AT_ONCE", 5)
     monkeypatch.setattr("gcnmpi.nn.slices.ARCS_AT_ONCE", 7)  # in several slices
