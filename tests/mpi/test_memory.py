@@ -68,7 +68,7 @@ PROPAGATED = {
     "fastrp": ("arcs", "embed", ["dimension=256", "weights=1,1"]),
     "randsvd": ("wide", "embed", ["method=randsvd", "dimension=500", "rounds=0", "weights=1"]),
 }
-# Those of two sums that others have each, and long ones.
+# Each sum in them is in a daily case too, or they take long.
 NIGHTLY = {"normalised", "dense copies", "wide copies", "vertices, summa", "vertices, tensor3d",
            "neighbours", "values again", "pairs and a pool", "arcs left out", "compgcn", "sgc",
            "sage, sparse features"}  # fmt: skip
