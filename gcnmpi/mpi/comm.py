@@ -15,7 +15,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TypeVar
 
 import numpy as np
@@ -146,21 +145,12 @@ def split(comm: Comm, group: int) -> Comm:
     return comm.Split(group, comm.rank)  # type: ignore[return-value]
 
 
-@cache
-def _node_key() -> int:
-    return MPI.Comm.Create_keyval()
-
-
-def of_node(comm: Comm) -> Comm:
-    """The ranks that share the memory of this one's node; made once for a communicator.
-
-    To split all ranks takes several rounds, and a start asks some twenty times.
-    """
-    node = comm.Get_attr(_node_key())
-    if node is None:
-        node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-        comm.Set_attr(_node_key(), node)
-    return node  # type: ignore[return-value]
+@contextlib.contextmanager
+def of_node(comm: Comm) -> Iterator[Comm]:
+    """A communicator of the ranks that share a node's memory, for a moment."""
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    yield node  # type: ignore[misc]
+    node.Free()
 
 
 @dataclass(frozen=True)
@@ -182,26 +172,26 @@ def node_array(
 
     ``make`` is called on one rank a node; its UserError is raised on all ranks.
     """
-    node = of_node(comm)
-    shared = _shared(node, shape, np.dtype(dtype))
-    with agreed(comm):
-        if node.rank == 0:
-            shared.array[...] = make()
-    node.Barrier()
+    with of_node(comm) as node:
+        shared = _shared(node, shape, np.dtype(dtype))
+        with agreed(comm):
+            if node.rank == 0:
+                shared.array[...] = make()
+        node.Barrier()
     return shared
 
 
 def once_a_node(comm: Comm, piece: np.ndarray) -> NodeArray:
     """The pieces of all ranks, one after the other, in memory shared by each node."""
     counts = np.array(comm.allgather(len(piece)))
-    node = of_node(comm)
-    first = comm.allgather(node.bcast(comm.rank))
-    shared = _shared(node, (int(counts.sum()),), piece.dtype)
-    with row_type(piece) as row:
-        for root in sorted(set(first)):
-            target = [shared.array, (counts, np.cumsum(counts) - counts), row]
-            comm.Gatherv([piece, len(piece), row], target if root == comm.rank else None, root)
-    node.Barrier()
+    with of_node(comm) as node:
+        first = comm.allgather(node.bcast(comm.rank))
+        shared = _shared(node, (int(counts.sum()),), piece.dtype)
+        with row_type(piece) as row:
+            for root in sorted(set(first)):
+                target = [shared.array, (counts, np.cumsum(counts) - counts), row]
+                comm.Gatherv([piece, len(piece), row], target if root == comm.rank else None, root)
+        node.Barrier()
     return shared
 
 

@@ -56,9 +56,9 @@ def node_around(comm: Comm) -> Node:
     known = getattr(comm, "node", None)
     if known is not None:
         return known
-    node = of_node(comm)
-    found = node.allgather((os.sched_getaffinity(0), core_quotas()))
-    return Node(node.rank, [cores for cores, _ in found], [quotas for _, quotas in found])
+    with of_node(comm) as node:
+        found = node.allgather((os.sched_getaffinity(0), core_quotas()))
+        return Node(node.rank, [cores for cores, _ in found], [quotas for _, quotas in found])
 
 
 def host_names(comm: Comm) -> list[str]:
@@ -88,7 +88,14 @@ def slurm_job() -> str | None:
 
 def node_of(comm: Comm) -> list[int]:
     """The ranks of this rank's node, this one among them."""
-    return of_node(comm).allgather(comm.rank)
+    with of_node(comm) as node:
+        return node.allgather(comm.rank)
+
+
+def place_on_node(comm: Comm) -> int:
+    """Which of the ranks of its node a rank is, from 0."""
+    with of_node(comm) as node:
+        return node.rank
 
 
 def ping_pong(comm: Comm, pair: tuple[int, int], nbytes: int, trips: int) -> list[float]:
@@ -131,8 +138,8 @@ def crowded_node(comm: Comm, threads: int) -> str | None:
     """
     allowed = node_around(comm).cores
     ranks, cores = len(allowed), len(set().union(*allowed))
-    node = of_node(comm)
-    wanted = -(-sum(node.allgather(threads)) * ranks // node.size)
+    with of_node(comm) as node:
+        wanted = -(-sum(node.allgather(threads)) * ranks // node.size)
     mine = (host_name(), ranks, wanted, cores, os.cpu_count() or 1)
     host, ranks, threads, cores, of_host = max(comm.allgather(mine), key=lambda it: it[2] / it[3])
     if threads <= cores:
@@ -153,4 +160,6 @@ def most_ranks_a_node(comm: Comm) -> int:
     """
     with agreed(comm):
         pass  # what such a rank meets in a split instead, it would wait for without end
-    return int(maximum(comm, of_node(comm).size))
+    with of_node(comm) as node:
+        size = node.size
+    return int(maximum(comm, size))

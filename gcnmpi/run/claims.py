@@ -10,7 +10,8 @@ import signal
 import time
 from pathlib import Path
 
-from gcnmpi.mpi.comm import Comm, agreed, from_root, of_node
+from gcnmpi.mpi.comm import Comm, agreed, from_root
+from gcnmpi.mpi.hosts import place_on_node
 from gcnmpi.run.record import make_folder, new_folder
 from partition.graph.pairs import members
 from partition.graph.store import partition_lock
@@ -43,7 +44,7 @@ class Claims(contextlib.ExitStack):
         """
         with agreed(self._comm):
             pass  # a rank that failed before is heard here: it would not come to what follows
-        first = of_node(self._comm).rank == 0
+        first = place_on_node(self._comm) == 0
         with agreed(self._comm):
             if first and path.is_dir():  # that there is none is told by who reads it
                 self.enter_context(folder_lock(path, self.purpose, exclusive=False))

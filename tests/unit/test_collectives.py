@@ -1,5 +1,6 @@
 """Reductions in pieces, among threads that stand in for ranks; their devices, cores and hosts."""
 
+import contextlib
 import os
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -135,7 +136,7 @@ def test_a_rank_takes_its_share_and_no_more_than_was_asked_for(
 ):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
     monkeypatch.setattr(hosts, "core_quotas", lambda: {"a group": quota} if quota else {})
-    monkeypatch.setattr(hosts, "of_node", lambda comm: Node(ranks))
+    monkeypatch.setattr(hosts, "of_node", lambda comm: contextlib.nullcontext(Node(ranks)))
     monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
     if asked is not None:
         monkeypatch.setenv("SLURM_CPUS_PER_TASK", asked)
@@ -152,7 +153,7 @@ def test_the_hint_of_a_crowded_node_helps_there(monkeypatch, ranks, threads, bou
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1} if bound else set(range(7)))
     monkeypatch.setattr(os, "cpu_count", lambda: 7)
     monkeypatch.setattr(hosts, "host_name", lambda: "here")  # MPI's, which has not begun
-    monkeypatch.setattr(hosts, "of_node", lambda comm: Node(ranks))
+    monkeypatch.setattr(hosts, "of_node", lambda comm: contextlib.nullcontext(Node(ranks)))
     warning = hosts.crowded_node(Node(1), threads)
     advice = warning.partition(": ")[2]
     assert f"use {ranks * threads} threads, but may run on {2 if bound else 7} of its 7" in warning
