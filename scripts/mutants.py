@@ -128,7 +128,8 @@ def tested(root: Path, fault: Fault, every: bool) -> Found:
         if collected:
             raise SystemExit(f"{', '.join(fault.tests)}: no tests without a fault either")
         failed = failed or [output.strip().rsplit("\n", 1)[-1][:80]]
-    run, seconds = bool(failed or " passed" in output), time.monotonic() - begin
+    passed = re.search(r"^[.sx]*[.][.sx]*(?: +\[|$)", output, re.M)  # a dot among the progress
+    run, seconds = bool(failed or passed), time.monotonic() - begin
     return Found(fault, len(failed), failed[0] if failed else "", seconds, run)
 
 
