@@ -150,8 +150,8 @@ class DeviceNumber:
     (1,) float64 on the device.
     """
 
-    # Copies under way: the pool of page-locked memory gives away at once what is let go. (Not by
-    # numbers as they end: of a cycle, the collector has ended the event, too.)
+    # Copies under way: the pool of page-locked memory gives away at once what is let go. They are
+    # listed as they begin. When a number in a cycle is collected, so may its event have been.
     _under_way: ClassVar[list[tuple[cp.cuda.Event, np.ndarray]]] = []
 
     def __init__(self, array: Array, factor: float = 1.0) -> None:
