@@ -162,6 +162,7 @@ def zipped(**members):
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in members.items():
             archive.writestr(name.replace("__", "."), text)
+            archive.filelist[-1].filename = name.replace("__", ".").removeprefix("nameless")
     return file.getvalue()
 
 
@@ -205,6 +206,7 @@ REFUSED = [
     ("a.txt.gz", gzip.compress(zipped(a__txt=LIST)), "compressed again"),
     ("a.npy.gz", gzip.compress(b"x"), "compressed with gzip: the format npy"),
     ("a.txt.bz2", bz2.compress(MANY.encode()), "more than 100 times"),
+    ("a.zip", zipped(nameless=LIST), "zip archive of nothing"),
     ("a.zip", zipped(a__txt=MANY), "more than 100 times"),
     ("a.hgr", "2 3\n1 2\n2 3\n", "hypergraph of hMETIS"),
 ]

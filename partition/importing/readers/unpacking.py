@@ -167,7 +167,7 @@ def _of_zip(path: Path, file: IO[bytes], below: IO[bytes]) -> tuple[IO[bytes], s
     if file is not below:
         raise UserError(f"{path} is {ZIP} that is compressed again", "unpack it")
     archive = zipfile.ZipFile(file)
-    names = [entry.filename for entry in archive.infolist() if not entry.is_dir()]
+    names = [name for name in archive.namelist() if name and not name.endswith("/")]
     name = _chosen(path, ZIP, names)
     try:
         return archive.open(name), PurePosixPath(name).name
