@@ -235,7 +235,7 @@ def run_cases(tmp_path_factory, warm) -> Iterator[Callable[..., list]]:
         if ranks is None or not ranks.live:
             words = (as_usual if cold else warm)("cases.py")
             ranks = Ranks(nranks, tmp_path_factory.mktemp("ranks"), env or {}, words)
-        found = ranks.run({"program": program, "cases": cases}, timeout)
+        found = ranks.run({"program": program, "cases": cases, "timeout": timeout}, timeout)
         if env is None and nranks in KEPT:
             kept[nranks] = ranks
         else:

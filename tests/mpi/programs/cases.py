@@ -3,10 +3,11 @@
 Usage: cases.py FOLDER
 
 A byte from the pipe FOLDER/RANK means that FOLDER/N.json, for N = 0, 1 …, is there, {"program",
-"cases"}; the results ``PROGRAM.of_case(comm, case)`` of rank 0 go to FOLDER/found.json, and a byte
-to the pipe FOLDER/found. The job ends when nobody can write to the pipes of the ranks.
+"cases", "timeout"}; the results ``PROGRAM.of_case(comm, case)`` of rank 0 go to FOLDER/found.json,
+and a byte to the pipe FOLDER/found. The job ends when nobody can write to the pipes of the ranks.
 """
 
+import faulthandler
 import itertools
 import json
 import os
@@ -21,10 +22,10 @@ def main(comm) -> int:
     folder = Path(sys.argv[1])
     pipe = os.open(folder / str(comm.rank), os.O_RDONLY | os.O_NONBLOCK)  # the tests may be gone
     os.set_blocking(pipe, True)
-    for number in itertools.count():
-        if not os.read(pipe, 1):  # to wait in MPI would take a core
-            return 0
+    # To wait in MPI would take a core.
+    for number in itertools.takewhile(lambda _: os.read(pipe, 1), itertools.count()):
         asked = json.loads((folder / f"{number}.json").read_text())
+        faulthandler.dump_traceback_later(asked["timeout"] - 5)  # where it hangs, if it does
         of_case = import_module(asked["program"]).of_case
         found = [of_case(comm, case) for case in asked["cases"]]
         if comm.rank == 0:
