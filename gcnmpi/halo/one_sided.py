@@ -8,7 +8,6 @@ takes part.
 from __future__ import annotations
 
 import contextlib
-import weakref
 from collections.abc import Iterator
 
 import numpy as np
@@ -79,17 +78,13 @@ def _window(comm: mpi.Comm) -> mpi.Window:
 
 
 def _attach_with(owner: Ends, comm: mpi.Comm, window: mpi.Window, *arrays: Array) -> None:
+    mpi.do_due()
     filled = [array for array in arrays if array.nbytes]
     with mpi.agreed(comm), _explained():
         for array in filled:
             window.Attach(array)
 
-    def detach() -> None:
-        if not mpi.is_over():
-            for array in filled:
-                window.Detach(array)
-
-    weakref.finalize(owner, detach)
+    mpi.when_collected(owner, lambda: [window.Detach(array) for array in filled])
 
 
 def _addresses(comm: mpi.Comm, target: Rows) -> list[int]:

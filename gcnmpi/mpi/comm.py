@@ -43,7 +43,7 @@ Prequest = MPI.Prequest
 Op = MPI.Op
 Window = MPI.Win
 MPIError = MPI.Exception
-address_of, is_over = MPI.Get_address, MPI.Is_finalized
+address_of = MPI.Get_address
 SUM, MAX, MIN, IN_PLACE = MPI.SUM, MPI.MAX, MPI.MIN, MPI.IN_PLACE
 T = TypeVar("T")
 
@@ -260,6 +260,7 @@ def persistent(
 
     ``blocks``: peers and the contiguous rows that go to or come from them.
     """
+    do_due()
     make = comm.Recv_init if receive else comm.Send_init
     requests = []
     for peer, block in blocks:
@@ -291,14 +292,32 @@ def wait_all(requests: Sequence[Request]) -> None:
 
 
 def free_with(owner: object, made: Sequence[Prequest] | Sequence[MPI.Group]) -> None:
-    """Free requests or groups when ``owner`` is collected (unless MPI has ended before)."""
+    """Free requests or groups after ``owner`` is collected: see :func:`when_collected`."""
+    when_collected(owner, lambda: [each.Free() for each in made])
 
-    def free() -> None:
-        if not MPI.Is_finalized():
-            for each in made:
-                each.Free()
 
-    weakref.finalize(owner, free)
+def when_collected(owner: object, call: Callable[[], object]) -> None:
+    """Have the main thread call MPI some time after ``owner`` is collected, by :func:`do_due`.
+
+    Python collects cycles in whichever thread allocates next, perhaps while the main thread is in
+    MPI, which is told that no other thread calls it.
+
+    >>> owner = np.zeros(3)
+    >>> when_collected(owner, lambda: print("freed"))
+    >>> del owner
+    >>> do_due()
+    freed
+    """
+    weakref.finalize(owner, _due.append, call).atexit = False
+
+
+def do_due() -> None:
+    """Do what waits for objects that were collected; of the main thread."""
+    while _due:
+        _due.pop()()
+
+
+_due: list[Callable[[], object]] = []
 
 
 def reduce_in_place(

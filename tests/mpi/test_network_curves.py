@@ -18,7 +18,7 @@ from gcnmpi.proof import oracle
 from gcnmpi.run.weights import as_trained, read_weights
 from partition.graph.store import open_graph
 
-EPOCHS = 6
+EPOCHS = 5
 COMMON = ("dtype=float64", f"train.epochs={EPOCHS}", "train.eval_every=3", "train.lr=0.02")
 EVERY = {**axes.NETWORKS, **axes.VARIANTS}
 CUT_ROWS = (*axes.GRIDS, "columns")

@@ -103,7 +103,7 @@ def check_schemes(verified, folder, nranks, common=(), env=None, most=None, kind
     for kind in kinds:
         some = [case[1:] for case in cases(kind) if case[0] == nranks]
         for graph, partition, settings in some[:most]:
-            settings = latest("train.epochs=4", *settings, *common)
+            settings = latest("train.epochs=3", *settings, *common)
             case = folder / f"{graph}.graph", partition, sorted(settings)
             if case not in asked:  # the common settings may make cases the same
                 asked.append(case)

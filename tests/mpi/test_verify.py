@@ -72,7 +72,7 @@ def folder(tmp_path_factory):
 
 def case(folder, nranks, kind, settings, name="uneven"):
     """A case to be verified; two copies with "replicated"; other schemes than p2p need no parts."""
-    settings = latest("train.epochs=6", *settings.split())
+    settings = latest("train.epochs=5", *settings.split())
     scheme = next((word[12:] for word in settings if word.startswith("scheme.name=")), "p2p")
     parts = {"p2p": nranks, "replicated": max(1, nranks // 2)}.get(scheme)
     return folder / f"{kind}.graph", parts and f"{name}-{parts}", settings
