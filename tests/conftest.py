@@ -455,7 +455,7 @@ MPI_ENVIRONMENT = {
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "OMPI_MCA_mpi_yield_when_idle": "1",
     "OMPI_MCA_threads_pthreads_yield_strategy": "nanosleep",
-    "OMPI_MCA_threads_pthreads_nanosleep_time": "60000",
+    "OMPI_MCA_threads_pthreads_nanosleep_time": "20000",
     "OMPI_MCA_btl": "^ofi",  # it sleeps a second in MPI_Init and slows ranks that share a core
     "OMPI_MCA_pml": "ob1",  # what it takes on one host; to look for others takes a rank 0.1 s
     "MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1",

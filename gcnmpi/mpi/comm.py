@@ -292,27 +292,26 @@ def wait_all(requests: Sequence[Request]) -> None:
 
 
 def free_with(owner: object, made: Sequence[Prequest] | Sequence[MPI.Group]) -> None:
-    """Free requests or groups after ``owner`` is collected: see :func:`when_collected`."""
+    """Free requests or groups when ``owner`` is collected: see :func:`when_collected`."""
     when_collected(owner, lambda: [each.Free() for each in made])
 
 
 def when_collected(owner: object, call: Callable[[], object]) -> None:
-    """Have the main thread call MPI some time after ``owner`` is collected, by :func:`do_due`.
+    """Call MPI when ``owner`` is collected, unless MPI has ended before; on its thread.
 
     Python collects cycles in whichever thread allocates next, perhaps while the main thread is in
-    MPI, which is told that no other thread calls it.
-
-    >>> owner = np.zeros(3)
-    >>> when_collected(owner, lambda: print("freed"))
-    >>> del owner
-    >>> do_due()
-    freed
+    MPI, which is told that no other thread calls it: then :func:`do_due` makes up for it.
     """
-    weakref.finalize(owner, _due.append, call).atexit = False
+
+    def end() -> None:
+        if MPI.Is_initialized() and not MPI.Is_finalized():
+            call() if MPI.Is_thread_main() else _due.append(call)
+
+    weakref.finalize(owner, end)
 
 
 def do_due() -> None:
-    """Do what waits for objects that were collected; of the main thread."""
+    """Do what other threads have left to this one."""
     while _due:
         _due.pop()()
 

@@ -13,7 +13,7 @@ from gcnmpi.mpi.watch import EXIT_REQUEUE
 from gcnmpi.run.record import read_run
 from partition.importing.synthetic import sbm
 
-EPOCHS, SEEDS = 250, (0, 1, 4, 7)
+EPOCHS, SEEDS = 160, (0, 1, 4, 7)
 OWN = (f"train.epochs={EPOCHS}", "train.eval_every=5", "dtype=float64", "model.dropout=0.4")
 
 
