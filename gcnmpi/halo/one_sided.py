@@ -84,7 +84,11 @@ def _attach_with(owner: Ends, comm: mpi.Comm, window: mpi.Window, *arrays: Array
         for array in filled:
             window.Attach(array)
 
-    mpi.when_collected(owner, lambda: [window.Detach(array) for array in filled])
+    def detach() -> None:
+        for array in filled:
+            window.Detach(array)
+
+    mpi.when_collected(owner, detach)
 
 
 def _addresses(comm: mpi.Comm, target: Rows) -> list[int]:
