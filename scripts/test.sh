@@ -4,6 +4,6 @@
 # the unit tests but the slow ones, and a few launches, in a minute on two cores.
 set -euo pipefail
 . "$(dirname "$0")/environment.sh" test
-# Three files of tests at a time: many tests wait for launchers, single processes and moments. More
-# would take the cores from ranks that have to answer in time.
-exec python -m pytest -n 3 --dist loadfile --no-loadscope-reorder "$@"
+# Two files of tests at a time: most tests wait for launchers and single processes. More would
+# take the cores from ranks that have to answer in time.
+exec python -m pytest -n 2 --dist loadfile --no-loadscope-reorder "$@"

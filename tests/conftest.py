@@ -79,13 +79,13 @@ def part_of(path: Path) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how long each part took, all its tests one after the other, for three at a time."""
+    """Say how long each part took, all its tests one after the other, for two at a time."""
     reports = [
         r for some in terminalreporter.stats.values() for r in some if hasattr(r, "duration")
     ]
     took = dict.fromkeys(BUDGETS, 0.0)
     for report in reports:
-        took[part_of(Path(report.location[0]).resolve())] += report.duration / 3
+        took[part_of(Path(report.location[0]).resolve())] += report.duration / 2
     if len(reports) > 1000:
         words = (f"{part} {took[part]:.0f} s (of {BUDGETS[part]})" for part in BUDGETS)
         terminalreporter.write_line(", ".join(words))

@@ -26,7 +26,7 @@ def path(tmp_path_factory):
     add_partition(path, "gp", K, objective="vol", ranks_per_node=2)
     add_partition(path, "gp", K, balance="nnz,rows", name="balanced")
     refine_partition(path, f"rp-{K}")
-    add_best(path, K, time_limit=2, network=Network(beta=1e-6))
+    add_best(path, K, time_limit=5, network=Network(beta=1e-6))
     return path
 
 

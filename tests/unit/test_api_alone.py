@@ -127,7 +127,7 @@ def test_partitions_of_a_graph(tmp_path):
     refuses("did you mean", graph.partition, "rp-3")
     graph.remove_partition("rp-2")
     assert graph.partitions() == []
-    best = graph.add_partition("auto", 2, refine=True, time_limit=1)
+    best = graph.add_partition("auto", 2, refine=True, time_limit=20)
     assert (best.name, best.id) == ("auto-2-rows", graph.partition("auto-2").id)
     refuses("there is no graph folder", gcnmpi.graph.open, tmp_path / "q.graph")
 
