@@ -151,9 +151,15 @@ def daily(*cases: object) -> list:
 
 
 def covering(
-    *axes: Sequence, allowed: Callable[..., bool] = lambda *case: True, seed: int = 1
+    *axes: Sequence,
+    allowed: Callable[..., bool] = lambda *case: True,
+    met: Sequence[tuple] = (),
+    seed: int = 1,
 ) -> list[tuple]:
-    """Allowed cases, one value of each axis, that together have every pair which is allowed."""
+    """Allowed cases, one value of each axis, that together have every pair which is allowed.
+
+    Or every pair that none of the cases ``met`` has, of which other arrays consist.
+    """
     few = prod(map(len, axes)) <= MOST
     if len(axes) < 3 or (ALL and few):
         return [case for case in product(*axes) if allowed(*case)]
@@ -162,6 +168,7 @@ def covering(
         group
         for places in combinations(range(len(axes)), together)
         for group in product(*([(i, value) for value in range(len(axes[i]))] for i in places))
+        if not any(all(case[i] == axes[i][value] for i, value in group) for case in met)
     )
 
     def completed(group: tuple) -> Iterator[tuple[int, ...]]:

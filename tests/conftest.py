@@ -293,13 +293,13 @@ def hear_mistakes(gcnmpi_lines) -> Callable[..., None]:
 
 @pytest.fixture(scope="session")
 def verified(run_cases) -> Callable[..., list[set[str]]]:
-    """``verified(nranks, cases, *names, directions=1, **options)`` → names of checks of each case.
+    """``verified(nranks, cases, *names, directions=0, **options)`` → names of checks of each case.
 
     A case is (graph, partition or None, settings), of which the last of each key counts. The test
     fails if a check misses, or if a case has not all those of these names.
     """
 
-    def run(nranks: int, cases: list[tuple], *names: str, directions: int = 1, **options) -> list:
+    def run(nranks: int, cases: list[tuple], *names: str, directions: int = 0, **options) -> list:
         asked = [
             {"graph": graph, "partition": partition, "settings": latest(*settings),
              "directions": directions}

@@ -215,7 +215,7 @@ def test_a_run_shares_nothing_and_ends_with_its_launcher(
         os.kill(rank, signal.SIGSTOP)
     before = (out / "run.jsonl").stat().st_ino
     lines = [
-        train(graph, out),
+        ["at once", *train(graph, out)],
         ["at once", *train(graph, out, resume="never")],
         ["at once", *train(graph, tmp_path / "other", save_weights=weights)],
         ["at once", *train(graph, tmp_path / "other", save_best=weights)],

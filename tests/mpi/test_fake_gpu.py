@@ -296,18 +296,8 @@ assert cupy.cuda.used == [0, 1, 2, 0], cupy.cuda.used
     printed("-c", program, FAKE_DEVICES="3")
 
 
-def test_the_kernel_has_every_method_of_the_others():
-    program = """
-from gcnmpi.options.kernel import KERNELS
-from gcnmpi.kernels.host.dense import DenseArithmetic
-expected = {name for name in dir(DenseArithmetic) if not name.startswith("_")}
-assert expected <= set(dir(KERNELS.get("cupy")(float))), expected
-"""
-    printed("-c", program)
-
-
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="no CUDA compiler")
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", daily("float32", "float64"))
 def test_nvidias_compiler_takes_the_source(tmp_path, dtype):
     (tmp_path / "kernels.cu").write_text(cuda.source(dtype))
     command = ["nvcc", "-std=c++17", "-Werror", "all-warnings", "-ptx", "kernels.cu"]
@@ -326,17 +316,14 @@ def test_losses_of_every_task(verified, tmp_path):
     verified(2, cases, directions=4, env=fake())
 
 
-def test_networks_that_tell_relations_apart(verified, schemas):  # noqa: F811
+@pytest.mark.nightly
+def test_networks_of_relations_and_over_time(verified, schemas, of_time):  # noqa: F811
     networks = [
         ("typed", [*COMPGCN, "model.composition=corr", "model.bases=2", "model.dropout=0.4"]),
         ("schema", [*GAT, "model.convolution=gatv2", MEAN]),
         ("schema", [*RGCN, MIXED]),
     ]
-    cases = [(schemas / f"{name}.graph", "uneven-2", [*own, *SHORT]) for name, own in networks]
-    verified(2, cases, env=fake(FAKE_STREAMS="late"))
-
-
-def test_networks_over_time(verified, of_time):  # noqa: F811
-    networks = ("frames_stgcn", "rolled_mgn")
-    cases = [(of_time, "uneven-2", [*settings_of(name), *SHORT]) for name in networks]
+    cases = [(schemas / f"{name}.graph", own) for name, own in networks]
+    cases += [(of_time, settings_of(name)) for name in ("frames_stgcn", "rolled_mgn")]
+    cases = [(path, "uneven-2", [*own, *SHORT]) for path, own in cases]
     verified(2, cases, env=fake(FAKE_STREAMS="late"))

@@ -69,7 +69,8 @@ PROPAGATED = {
     "randsvd": ("wide", "embed", ["method=randsvd", "dimension=500", "rounds=0", "weights=1"]),
 }
 # Each sum in them is in a daily case too, or they take long.
-NIGHTLY = {"normalised", "dense copies", "wide copies", "vertices, summa", "vertices, tensor3d",
+NIGHTLY = {"normalised", "dense copies", "wide copies", "wide layers", "maximum", "fastrp",
+           "vertices, summa", "vertices, tensor3d",
            "neighbours", "values again", "pairs and a pool", "arcs left out", "compgcn", "sgc",
            "sage, sparse features"}  # fmt: skip
 EVERY = {**CASES, **INFERRED, **PROPAGATED, **BATCHES, **LEFT, **LINKS, **RELATIONS}

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from axes import ALL
 from stored_graphs import graph_of, store
 from words import line
 
@@ -22,8 +23,8 @@ CASES = {
     "alone": ("symmetric", 1, "nnz", "in"),
     "all": ("tiny", 8, "rows", "in"),  # as many parts as vertices
 }
-# All cases by one rank and three, one by four.
-RANKS = {1: list(CASES), 3: list(CASES), 4: ["symmetric"]}
+# All cases by one rank and three; nightly, one by four.
+RANKS = {1: list(CASES), 3: list(CASES)} | ({4: ["symmetric"]} if ALL else {})
 
 
 def made(symmetric: bool):

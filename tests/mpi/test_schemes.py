@@ -1,11 +1,12 @@
 """Every scheme with every option and number of ranks, against the serial run.
 
-The cases are a covering array: each pair of an option's value, a number of ranks, a graph, a
-partition, a kernel, a network's shape meets once. One launch for each number of ranks. Then what
-the tensor-parallel 3D scheme has beyond the serial run: ties and mistakes.
+The cases are a covering array: each pair of a scheme, a value of its options, a number of ranks, a
+graph, a partition, a kernel, a network, its shape meets once. One launch for each number of ranks.
+Then what the tensor-parallel 3D scheme has beyond the serial run: ties and mistakes.
 """
 
-from functools import cache
+from functools import cache, partial
+from itertools import takewhile
 
 import numpy as np
 import pytest
@@ -67,20 +68,29 @@ def scheme_of(kind: str) -> str:
 
 
 @cache
-def cases(kind: str) -> list[tuple[int, str, str | None, list[str]]]:
-    """Number of ranks, graph, partition and settings of one of SCHEME_KINDS."""
+def drawn(kind: str) -> list[tuple]:
+    """Values of the axes, with the pairs that no earlier kind has.
+
+    Pairs with a place, or with a value of an option, are each kind's own.
+    """
     given, scheme = SCHEME_KINDS[kind], scheme_of(kind)
     parts = ("own",) if scheme in ("p2p", "replicated") else ("own", "grouped", "none")
     networks = [own for own in NETWORKS if scheme != "tensor3d" or own != COMBINED]
     axes = GRAPHS, parts, KERNELS, SHAPES, REGULARISED, MATRICES, networks
-    axes = *axes, *options_of(scheme, given)
+    options = options_of(scheme, given)
+    earlier = [case for k in takewhile(kind.__ne__, SCHEME_KINDS) for case in drawn(k)]
+    met = [(None, *case[1 : 1 + len(axes)], *[None] * len(options)) for case in earlier]
     few = [place for place in places(scheme) if 1 < place[0] <= FEW]
     others = [place for place in places(scheme) if place not in few and place[0] < MANY]
-    every = places(scheme) if ALL else few
-    arranged = covering(every, *axes, allowed=lambda *case: together(*given, *case))
-    arranged += [(place, *arranged[i][1:]) for i, place in enumerate(others) if not ALL]
-    found = []
-    for (nranks, place), graph, part, kernel, shape, more, matrix, network, *own in arranged:
+    every, met = (places(scheme), ()) if ALL else (few, met)
+    alone = covering(every, *axes, *options, allowed=partial(together, *given), met=met)
+    return alone + [(place, *alone[i][1:]) for i, place in enumerate(others) if not ALL]
+
+
+def cases(kind: str) -> list[tuple[int, str, str | None, list[str]]]:
+    """Number of ranks, graph, partition and settings of one of SCHEME_KINDS."""
+    given, found = SCHEME_KINDS[kind], []
+    for (nranks, place), graph, part, kernel, shape, more, matrix, network, *own in drawn(kind):
         settings = *given, *place, f"kernel={kernel}", shape, matrix, *more, *network, *own
         found.append((nranks, graph, partition_of(nranks, part, place), [*settings]))
     return found

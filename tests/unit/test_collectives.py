@@ -3,7 +3,8 @@
 import contextlib
 import os
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
+from threading import Barrier, current_thread, main_thread
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -165,3 +166,14 @@ def test_the_hint_of_a_crowded_node_helps_there(monkeypatch, ranks, threads, bou
 def test_groups_that_lie_on_several_hosts_without_need():
     for named, size, torn in (("aabb", 2, 0), ("aabb", 4, 0), ("aaabbb", 2, 1), ("abcabc", 2, 3)):
         assert hosts.torn_groups(list(named), size) == torn
+
+
+def test_what_another_thread_collects_is_freed_by_the_main_one(monkeypatch):
+    owners, freed_by = [Mock()], []
+    main = {"Is_thread_main": lambda: current_thread() is main_thread()}
+    monkeypatch.setattr(comm, "MPI", Mock(Is_finalized=lambda: False, **main))
+    comm.when_collected(owners[0], lambda: freed_by.append(current_thread()))
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(owners.clear)
+    comm.do_due()
+    assert freed_by == [main_thread()]

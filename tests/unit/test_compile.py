@@ -221,7 +221,7 @@ def test_every_configuration_can_be_compiled(name):
     own = {*COMMON, *(key.removeprefix("model.") for key in NETWORKS.keys(name))}
     options = {key: values for key, values in OPTIONS.items() if key in own}
     random, made = Random(3), 0
-    for _ in range(1000 if ALL else 16):
+    for _ in range(1000 if ALL else 8):
         choice = {key: random.choice(values) for key, values in options.items()}
         try:
             model = from_table({"model": {"name": name, **choice}}).model
@@ -246,7 +246,7 @@ def test_every_configuration_can_be_compiled(name):
                     trained = {*program.training_buffers.values()}
                     assert {*program.evaluation_buffers.values()} <= trained
                 made += 1
-    assert made > 20
+    assert made > 10
 
 
 # Chains of products on columns.

@@ -60,6 +60,11 @@ NETWORKS = {
 }  # fmt: skip
 
 
+def in_turn(values):
+    """Each network with one of the values, or all of them at night."""
+    return product(NETWORKS, values) if ALL else zip(NETWORKS, cycle(values))
+
+
 def run_of(case, every=0, again=(), written=(), first=0, folder=None, **options):
     left = Residences(every, frozenset(again), frozenset(written), first)
     disk = Scratch(folder, SciPyKernel(np.float64), Phases()) if written else None
@@ -72,8 +77,7 @@ def numbers_of(run):
     return run.gradient(), run.gradient(), run.model.parameters.flat, run.model.evaluate()
 
 
-@pytest.mark.parametrize("blocks", [False, True])
-@pytest.mark.parametrize("case", NETWORKS)
+@pytest.mark.parametrize(("case", "blocks"), [*in_turn((True, False))])
 def test_whatever_leaves_memory_no_bit_changes(case, blocks, tmp_path, monkeypatch):
     monkeypatch.setattr("gcnmpi.nn.slices.ROWS_AT_ONCE", 5)
     monkeypatch.setattr("gcnmpi.nn.slices.ARCS_AT_ONCE", 7)  # in several slices
@@ -94,10 +98,7 @@ def test_whatever_leaves_memory_no_bit_changes(case, blocks, tmp_path, monkeypat
     assert not [*tmp_path.iterdir()]  # a file without a name
 
 
-OF_KERNELS = product(NETWORKS, BOTH) if ALL else zip(NETWORKS, cycle(BOTH))
-
-
-@pytest.mark.parametrize(("case", "kernel"), [*OF_KERNELS])
+@pytest.mark.parametrize(("case", "kernel"), [*in_turn(BOTH)])
 def test_the_oracle_gives_the_same(case, kernel, monkeypatch):
     """Of all rows at once, and block by block and slice by slice."""
     check_oracle(run_of(case, kernel=kernel))

@@ -1,12 +1,14 @@
 """Under mpirun: ``verify`` on sound cases, and on ones with a fault put in.
 
 Cases (see cases.py): {"graph", "partition", "settings"}, and perhaps "fault", the name of one, and
-"directions" where one of finite differences is not enough → {"code", "missed": names of the checks
-that missed, "checks": all of them}.
+"directions" of finite differences → {"code", "missed": names of the checks that missed, "checks":
+all of them}. Without directions, the oracle's gradient has to do, and the steps of an optimizer are
+looked at once for all cases.
 """
 
 import contextlib
 import dataclasses
+import functools
 from unittest import mock
 
 import numpy as np
@@ -20,6 +22,7 @@ from gcnmpi.nn import loss
 from gcnmpi.nn.model import Model
 from gcnmpi.options.config import load_config
 from gcnmpi.options.kernel import KERNELS, resolve
+from gcnmpi.proof import parts
 from gcnmpi.proof import verify as proof
 from gcnmpi.schemes.row_scheme import RowScheme
 
@@ -32,12 +35,20 @@ def of_case(comm, case):
     if case.get("fault", "nothing") != "nothing":  # the case itself has one
         holder, name, make = FAULTS[case["fault"]]
         fault = mock.patch.object(holder, name, make(getattr(holder, name), comm))
-    with fault, mock.patch.object(proof, "DIRECTIONS", case.get("directions", 1)):
+    directions = case.get("directions")
+    changed = {"DIRECTIONS": directions} if directions else LIGHT
+    with fault, mock.patch.multiple(proof, **changed):
         found = proof.verify(comm, case["graph"], case["partition"], config)
     names = [check.name for check in found.checks]
     missed = [check.name for check in found.checks if not check.ok]
     return {"code": int(not found.ok), "missed": missed, "checks": names}
 
+
+steps_of = functools.cache(lambda kind, dtype, config: parts.steps_apart(kind(dtype), config))
+LIGHT = {
+    "TOLERANCES": {d: dataclasses.replace(t, difference=0) for d, t in proof.TOLERANCES.items()},
+    "steps_apart": lambda kernel, config: steps_of(type(kernel), kernel.dtype, config),
+}
 
 # Each is given what it takes the place of, and the communicator.
 
