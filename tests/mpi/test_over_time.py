@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from stored_graphs import store, with_uneven_parts
-from words import latest, sets
+from words import sets
 
 from partition.graph.arc_data import ArcData
 from partition.importing.synthetic import rmat
@@ -43,19 +43,13 @@ def settings_of(network):
 
 
 @pytest.mark.parametrize("nranks", SCHEMES)
-def test_every_network_has_one_curve(run_cases, folder, nranks):
-    cases = {}
+def test_every_network_has_one_curve(verified, folder, nranks):
+    cases = []
     for i, network in enumerate(NETWORKS):
         scheme = SCHEMES[nranks][i % len(SCHEMES[nranks])]
         parts = f"uneven-{1 if scheme is COPIES else nranks}"
-        cases[network] = folder, parts, latest(*settings_of(network), *scheme)
-    names = ("graph", "partition", "settings")
-    asked = [dict(zip(names, case, strict=True)) for case in cases.values()]
-    for network, found in zip(cases, run_cases("verify_cases", nranks, asked), strict=True):
-        # One leaves a part of the gradient out, as the oracle does.
-        left_out = ["finite differences"] * (network == "rolled_given")
-        assert found["missed"] == left_out, network
-        assert {"loss curve", "first gradient", "logits"} <= {*found["checks"]}
+        cases.append((folder, parts, [*settings_of(network), *scheme]))
+    verified(nranks, cases, "loss curve", "first gradient", "logits")
 
 
 def test_what_cannot_be_is_one_line(hear_mistakes, folder):
