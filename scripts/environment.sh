@@ -21,11 +21,18 @@ extras=${extras#,}
 state=$({ find gcnmpi partition -type f -not -path '*/__pycache__/*' | LC_ALL=C sort
   command -v "${CXX:-c++}" || true
   cat pyproject.toml CMakeLists.txt src/*; } | cksum)
-# A kernel that was compiled before on this machine, in any checkout, from the same sources with the
-# same compiler, flags and Python, is taken again.
-compiled=${XDG_CACHE_HOME:-~/.cache}/gcnmpi/kernels/$({ uname -nm; python -VV; "${CXX:-c++}" --version
+# What was compiled before on this machine, in any checkout, is taken again: the kernel for the same
+# sources, compiler, flags and Python; what Numba has compiled for the same sources and Python.
+cache=${XDG_CACHE_HOME:-~/.cache}/gcnmpi
+compiled=$cache/kernels/$({ uname -nm; python -VV; "${CXX:-c++}" --version
   env | grep -E '^\w*FLAGS=|^(CC|CXX|CPATH|LIBRARY_PATH|CMAKE\w*|SKBUILD\w*)=' | LC_ALL=C sort
   cat pyproject.toml CMakeLists.txt src/*; } 2>&1 | sha256sum | cut -c1-32)
+# keep FOLDER FILE…: for thirty days, where that can be written.
+keep() {
+  [ -d "$1" ] && return
+  find "${1%/*}" -mindepth 1 -maxdepth 1 -mtime +30 -exec rm -rf {} + || true
+  mkdir -p "$1.$$" && cp "${@:2}" "$1.$$" && mv -T "$1.$$" "$1" || rm -rf "$1.$$"
+} 2> /dev/null
 # One note for each extra: what was installed with others need not be installed again alone.
 wanted="gcnmpi ${extras//,/ }"
 for name in $wanted; do
@@ -44,14 +51,18 @@ for name in $wanted; do
       awk '/^ *(Collecting|Downloading|Building|Installing|Successfully installed)/ {
         print "  " ($0 ~ /^Successfully/ ? "installed" : $1 " " $2 " " $3 " " $4); fflush() }') || exit 1
   for name in $wanted; do echo "$state" > "$venv/.installed-$name"; done
-  # Kept for thirty days, if it can be loaded, and where the folder can be written: the one that was
-  # installed, whatever other is in a checkout or in PYTHONPATH.
-  if [ ! -d "$compiled" ] && built=$(python -I -c 'import gcnmpi.kernels._native as k; print(k.__file__)'); then
-    find "${compiled%/*}" -mindepth 1 -maxdepth 1 -mtime +30 -exec rm -rf {} + || true
-    mkdir -p "$compiled.$$" && cp "$built" "$compiled.$$" && mv -T "$compiled.$$" "$compiled" ||
-      rm -rf "$compiled.$$"
-  fi 2> /dev/null
+  # If it can be loaded, and the one that was installed, whatever other is in a checkout or in PYTHONPATH.
+  if built=$(python -I -c 'import gcnmpi.kernels._native as k; print(k.__file__)' 2> /dev/null); then
+    keep "$compiled" "$built"
+  fi
   break
+done
+# Where it puts code, and where that is kept; scripts/test.sh does, as all of it is there after all tests.
+jitted=(partition/refinement gcnmpi/partitioning)
+jit=$cache/numba/$({ uname -nm; python -VV; cat partition/refinement/*.py gcnmpi/partitioning/*.py; } | sha256sum | cut -c1-32)
+for folder in "${jitted[@]}"; do
+  [ -d "$jit-${folder#*/}" ] && ! compgen -G "$folder/__pycache__/*.nbi" > /dev/null &&
+    mkdir -p "$folder/__pycache__" && cp "$jit-${folder#*/}"/* "$folder/__pycache__"
 done
 unset PYTHONDONTWRITEBYTECODE # which would have every rank compile the modules
 

@@ -6,4 +6,7 @@ set -euo pipefail
 . "$(dirname "$0")/environment.sh" test
 # Two files of tests at a time: most tests wait for launchers and single processes. More would
 # take the cores from ranks that have to answer in time.
-exec python -m pytest -n 2 --dist loadfile --no-loadscope-reorder "$@"
+python -m pytest -n 2 --dist loadfile --no-loadscope-reorder "$@"
+[ $# -gt 0 ] || for folder in "${jitted[@]}"; do
+  keep "$jit-${folder#*/}" "$folder"/__pycache__/*.nb?
+done
