@@ -21,8 +21,8 @@ extras=${extras#,}
 state=$({ find gcnmpi partition -type f -not -path '*/__pycache__/*' | LC_ALL=C sort
   command -v "${CXX:-c++}" || true
   cat pyproject.toml CMakeLists.txt src/*; } | cksum)
-# What was compiled before on this machine, in any checkout, is taken again: the kernel for the same
-# sources, compiler, flags and Python; what Numba has compiled for the same sources and Python.
+# A kernel that was compiled before on this machine, in any checkout, from the same sources with the
+# same compiler, flags and Python, is taken again; code of Numba for the same sources and Python too.
 cache=${XDG_CACHE_HOME:-~/.cache}/gcnmpi
 compiled=$cache/kernels/$({ uname -nm; python -VV; "${CXX:-c++}" --version
   env | grep -E '^\w*FLAGS=|^(CC|CXX|CPATH|LIBRARY_PATH|CMAKE\w*|SKBUILD\w*)=' | LC_ALL=C sort

@@ -40,7 +40,7 @@ CASES = {
 
 
 def test_graphs_change_no_bit_of_any_network(mpirun, schemes_folder):
-    names = [*NETWORKS, *VARIANTS][:: 1 if ALL else 2]
+    names = [*NETWORKS, *VARIANTS][:: 1 if ALL else 3]
     path = schemes_folder / "directed.graph"
     cases = compared(mpirun, path, [settings_of(name) for name in names], "late")
     for name, case in zip(names, cases, strict=True):

@@ -1,7 +1,7 @@
 """Values that are made again or written to a file: the same bits, on every scheme."""
 
 import pytest
-from axes import WHOLE_ROWS, settings_of
+from axes import WHOLE_ROWS, daily, settings_of
 from words import sets
 
 from gcnmpi.nn.compile.residency import choices
@@ -44,7 +44,7 @@ def left_by(path, partition, settings, nranks):
     return [str(left) for left in lefts]
 
 
-@pytest.mark.parametrize("nranks", SCHEMES)
+@pytest.mark.parametrize("nranks", daily(*SCHEMES))
 def test_no_bit_and_no_forecast_changes(trained, schemes_folder, tmp_path, nranks):
     path, wanted = schemes_folder / "directed.graph", {}
     for i, network in enumerate(NETWORKS[nranks - 3 :: nranks - 2]):
