@@ -53,4 +53,5 @@ def test_mistakes_and_the_same_bits(hear_mistakes, succeed, run, tmp_path):
     succeed(4, *lines)
     for name in RUNS:
         one, again = (read_run(tmp_path / out).epochs for out in (name, f"{name} again"))
+        assert len(one) == 4
         assert [epoch["loss"] for epoch in one] == [epoch["loss"] for epoch in again]
