@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import json
 import os
 import select
@@ -112,6 +113,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     config.hook.pytest_deselected(items=[item for item in items if not is_run(item)])
     items[:] = [item for item in items if is_run(item)]
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # tests and what is imported stay: they are not searched for garbage again
 
 
 @pytest.fixture(scope="session")

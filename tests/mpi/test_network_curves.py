@@ -31,12 +31,15 @@ def is_run(network, scheme, nranks, *_):
     return nranks in there and not (network in axes.WHOLE_ROWS and scheme in CUT_ROWS)
 
 
+AXES = map(list, (EVERY, axes.SCHEMES, axes.RANKS, axes.KERNELS, BLOCKS))
+COVERING = axes.covering(*AXES, allowed=is_run)
+
+
 @functools.cache
 def cases(nranks):
     """Name → (network, partition or None, settings, further keys) of a number of ranks."""
     found = {}
-    every = EVERY, axes.SCHEMES, axes.RANKS, axes.KERNELS, BLOCKS
-    for network, scheme, count, kernel, blocks in axes.covering(*map(list, every), allowed=is_run):
+    for network, scheme, count, kernel, blocks in COVERING:
         if count == nranks:
             _, place = [place for place in axes.places(scheme) if place[0] == nranks][-1]
             settings = [f"scheme.name={scheme}", *place, f"kernel={kernel}"]

@@ -17,9 +17,8 @@ BUFFER = ["loading.max_buffer_mb=0.02"]
 SMALL = {"memory": "1.7MB", "effort": 0.1, "quiet": True, "settings": BUFFER}
 CASES = {
     "three": ("directed", 3, "nnz", "in"),
-    "symmetric": ("symmetric", 4, "nnz", "in"),
-    "out": ("directed", 3, "work", "out"),
-    "many": ("directed", 70, "rows", "in"),  # parts are in two words of bits
+    "symmetric": ("symmetric", 4, "work", "in"),
+    "many": ("directed", 70, "rows", "out"),  # parts are in two words of bits
     "alone": ("symmetric", 1, "nnz", "in"),
     "all": ("tiny", 8, "rows", "in"),  # as many parts as vertices
 }

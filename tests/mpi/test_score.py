@@ -37,7 +37,7 @@ CASES = {
     "complex": "symmetric task.decoder=complex task.width=4 task.objective=auc",
     "concat": f"directed task.decoder=concat {HIDDEN} model.name=sage",
 }
-K, N, SOME = 12, 61, [60, 3, 3, 0]
+K, N, SOME = 12, 61, [60, 3, 3]
 DRAWN = np.random.default_rng(1).integers(0, N, (100, 2))
 close = functools.partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-12)
 
@@ -97,8 +97,7 @@ def results(run_cases, folder):
                 "pairs": {"pairs": DRAWN.tolist()},
                 "set": {"pairs": "links", "of": "val"},
                 "all": {"k": K},
-                "some": {"k": 60, "vertices": SOME, "with_arcs": True},
-                "one": {"k": 1, "vertices": [5]},  # fewer than ranks
+                "some": {"k": 60, "vertices": SOME, "with_arcs": True},  # fewer than ranks
             }
             if name == "distmult":
                 more["equal"] = {"k": K, "weights": folder / "zero.npz"}
@@ -135,7 +134,6 @@ def test_scores_and_partners_are_those_of_brute_force(results, folder, name):
     every = {
         "all": partners(scores, no_arcs, range(N), K),
         "some": partners(scores, others, SOME, 60),
-        "one": partners(scores, no_arcs, [5], 1),
     }
     if name == "distmult":
         every["equal"] = partners(0 * scores, no_arcs, range(N), K)
@@ -155,7 +153,7 @@ def test_files_say_what_python_is_given(succeed, results, folder, tmp_path):
     symmetric, float64 = folder / "symmetric.graph", ["dtype=float64"]
     np.savetxt(tmp_path / "pairs.csv", DRAWN, "%d", ",")
     np.save(tmp_path / "pairs.npy", DRAWN)
-    (tmp_path / "some.txt").write_text("60\n3\n3\n0\n")
+    (tmp_path / "some.txt").write_text("60\n3\n3\n")
     (tmp_path / "named.csv").write_text("v1,v2\nv60,v0\n")
 
     def score(out, path=symmetric, partition="uneven-2", **options):
@@ -170,7 +168,7 @@ def test_files_say_what_python_is_given(succeed, results, folder, tmp_path):
         score("a.npz", pairs="links", of="val"),
         score("c.npz", top=K),
         score("d.csv", vertices=tmp_path / "some.txt", **some),
-        score("e.npz", vertices="60,3,3,0", **some),
+        score("e.npz", vertices="60,3,3", **some),
     )
     close(np.load(tmp_path / "a.npy"), results["dot", "pairs"])
     close(np.loadtxt(tmp_path / "b.csv"), results["dot", "pairs"])
