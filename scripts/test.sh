@@ -4,11 +4,11 @@
 # the unit tests but the slow ones, and a few launches, in a minute on two cores.
 set -euo pipefail
 . "$(dirname "$0")/environment.sh" test
-# Two files of tests at a time: most tests wait for launchers and single processes. More would
-# take the cores from ranks that have to answer in time.
-# Their small products are done before a second thread has woken, which then spins for some ms.
+# Three files of tests at a time, on two cores: most tests wait for launchers and single processes.
+# More would take the cores from ranks that have to answer in time.
+# Small products are done before a second thread has woken, which then spins for some ms.
 export OPENBLAS_NUM_THREADS="${OPENBLAS_NUM_THREADS:-1}"
-python -m pytest -n 2 --dist loadfile --no-loadscope-reorder "$@"
+python -m pytest -n 3 --dist loadfile --no-loadscope-reorder "$@"
 [ $# -gt 0 ] || for folder in "${jitted[@]}"; do
   keep "$jit-${folder#*/}" "$folder"/__pycache__/*.nb?
 done

@@ -61,8 +61,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-# Seconds on two cores that the parts of ./scripts/test.sh may take, and the files of some of them:
-# all others are of "unit" or, under mpirun, of "runs".
+# Seconds that the parts of ./scripts/test.sh may take, and the files of some of them: all others
+# are of "unit" or, under mpirun, of "runs".
 BUDGETS = {"unit": 90, "runs": 180, "commands": 90, "faults": 60, "pages": 60}
 PARTS = {
     "pages": ("docs", "examples", "gpu_scripts", "reproduce"),
@@ -80,13 +80,13 @@ def part_of(path: Path) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how long each part took, all its tests one after the other, for two at a time."""
-    reports = [
-        r for some in terminalreporter.stats.values() for r in some if hasattr(r, "duration")
-    ]
+    """Say how long each part took, as if files took turns in the places that there are."""
+    told = terminalreporter.stats.values()
+    reports = [one for some in told for one in some if hasattr(one, "duration")]
     took = dict.fromkeys(BUDGETS, 0.0)
+    places = terminalreporter.config.getoption("numprocesses", None) or 1
     for report in reports:
-        took[part_of(Path(report.location[0]).resolve())] += report.duration / 2
+        took[part_of(Path(report.location[0]).resolve())] += report.duration / places
     if len(reports) > 1000:
         words = (f"{part} {took[part]:.0f} s (of {BUDGETS[part]})" for part in BUDGETS)
         terminalreporter.write_line(", ".join(words))

@@ -158,7 +158,7 @@ def folder(schemes_folder, tmp_path_factory):
     root = tmp_path_factory.mktemp("batches")
     graphs = {"tasks": make_graph(), "few": sbm(13, 3, degree=3, features=4, train=0.6, val=0.3)}
     for name, graph in graphs.items():
-        with_uneven_parts(store(root / f"{name}.graph", graph), (4, 6))
+        with_uneven_parts(store(root / f"{name}.graph", graph), (3, 4, 6))
     return lambda kind: (root if kind in graphs else schemes_folder) / f"{kind}.graph"
 
 
@@ -171,10 +171,10 @@ def wanted(nranks, folder):
     }  # fmt: skip
     parts = None if nranks == 1 else f"uneven-{nranks}"
     found = {}
-    for name, settings in (cases() | planned() | deep).items() if nranks in (1, 4) else ():
+    for name, settings in (cases() | planned() | deep).items() if nranks in (1, 3) else ():
         kind = "few" if name.startswith("few") else "directed"
         found[name] = folder(kind), parts, [*COMMON, *settings]
-    for sampler in ("", "neighbor,17,-1,-1") if nranks in (1, 4) else ():
+    for sampler in ("", "neighbor,17,-1,-1") if nranks in (1, 3) else ():
         own = [*COMMON, *STILL.split(), f"train.batches={sampler}"]
         found[f"still {sampler}"] = folder("tasks"), parts, own
     for name, (kind, settings, sampler) in ON_GRIDS.items():
@@ -195,7 +195,7 @@ def wanted(nranks, folder):
 @pytest.mark.parametrize("name", [*cases(), *DEEP])
 def test_one_curve_and_what_was_counted(results, name):
     """Rows that no later layer reads are left out of every network."""
-    is_that_of_one_rank(results(4)[name], results(1)[name.partition(" kept ")[0]], 4)
+    is_that_of_one_rank(results(3)[name], results(1)[name.partition(" kept ")[0]], 3)
 
 
 def is_that_of_one_rank(record, alone, nranks):
@@ -223,7 +223,7 @@ def test_groups_of_ranks_have_that_curve(results, case):
     is_that_of_one_rank(results(groups * size)["steps", *case], alone, size)
 
 
-@pytest.mark.parametrize("nranks", [1, 4])
+@pytest.mark.parametrize("nranks", [1, 3])
 def test_batches_of_everything_are_full_batches(results, nranks):
     found = results(nranks)
     for network in ("", "gat "):
@@ -256,10 +256,10 @@ def as_simulated(record, path, sampler, **options):
 @pytest.mark.parametrize("sampler", [VERTEX, NEIGHBOR, LABOR])
 def test_rows_and_messages_are_those_of_the_simulation(results, folder, sampler):
     """Rows that are kept are not sent."""
-    without = results(4)[f"gcn-{sampler}"]
+    without = results(3)[f"gcn-{sampler}"]
     as_simulated(without, folder("directed"), sampler)
     for kept, rows in KEPT.items() if sampler != VERTEX else ():
-        record = results(4)[f"gcn-{sampler} kept {kept}"]
+        record = results(3)[f"gcn-{sampler} kept {kept}"]
         assert 0 < sum(record["batch_rows_sent"]) < sum(without["batch_rows_sent"])
         assert sum(record["traffic"][0][0]) < sum(without["traffic"][0][0])
         assert max(record["kept_rows"]) <= rows
@@ -284,7 +284,7 @@ def as_planned(stored, config, nranks, record, near=0):
 
 
 @pytest.mark.parametrize("name", planned())
-@pytest.mark.parametrize("nranks", [1, 4])
+@pytest.mark.parametrize("nranks", [1, 3])
 def test_bytes_and_messages_are_those_that_are_planned(results, folder, nranks, name):
     config = load_config(None, latest(*COMMON, *planned()[name]))
     cost = as_planned(open_graph(folder("directed")), config, nranks, results(nranks)[name])

@@ -28,7 +28,6 @@ VERIFIED = {
         ("directed", "gat", ["scheme.transport=onesided"]),
         ("symmetric", "sage-max", ["scheme.transport=neighbor"]),
         ("directed", "gcn-trained", ["scheme.transport=isend", "kernel=scipy"]),
-        ("symmetric", "gcn", ["scheme.transport=shared"]),
     ],
     4: [("directed", "gcn", COPIES), ("symmetric", "gatv2", COPIES)],
 }

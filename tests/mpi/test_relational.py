@@ -1,6 +1,6 @@
 """Networks that tell relations apart, against the oracle, for every number of ranks.
 
-On mini-batches: one curve for any number of ranks. One rank has every case; four, of which one has
+On mini-batches: one curve for any number of ranks. One rank has every case; three, of which one has
 no rows, have all with smaller batches. A step is that of a loop over arcs.
 """
 
@@ -276,7 +276,7 @@ def wanted(nranks, schemas):
 
 @pytest.mark.parametrize("name", cases())
 def test_one_curve_and_what_was_counted(results, name):
-    is_that_of_one_rank(results(4)[name], results(1)[name.removesuffix(" kept")], 4)
+    is_that_of_one_rank(results(3)[name], results(1)[name.removesuffix(" kept")], 3)
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -292,7 +292,7 @@ def test_a_batch_is_what_the_sampler_says(results, schemas, name):
     graph = open_graph(schemas / "schema.graph").graph
     expected = [sampled_loss(graph, config, epoch) for epoch in (1, 2)]
     assert abs(expected[0] - expected[1]) > 1e-3
-    for nranks in (1, 4):
+    for nranks in (1, 3):
         np.testing.assert_allclose(results(nranks)[name]["losses"], expected, rtol=1e-10)
 
 
@@ -300,14 +300,14 @@ def test_a_batch_is_what_the_sampler_says(results, schemas, name):
 def test_bytes_and_messages_are_those_that_are_planned(results, schemas, name):
     network, settings = PLANNED[name]
     config = load_config(None, latest(*COMMON, *settings))
-    as_planned(open_graph(schemas / f"{GRAPH_OF[network]}.graph"), config, 4, results(4)[name])
+    as_planned(open_graph(schemas / f"{GRAPH_OF[network]}.graph"), config, 3, results(3)[name])
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS[2:])
 @pytest.mark.parametrize("own", ["", " own"])
 def test_a_simulation_by_relation_counts_what_a_run_counts(results, schemas, sampler, own):
     fanouts = [one.strip() for one in OWN.partition("=")[2].split(";") if own]
-    record = results(4)[f"rgcn-{sampler}{own}"]
+    record = results(3)[f"rgcn-{sampler}{own}"]
     path = schemas / "typed.graph"
     as_simulated(record, path, sampler, relations=True, fanouts_of=fanouts)
 
