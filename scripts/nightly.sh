@@ -6,7 +6,7 @@
 set -uo pipefail
 . "$(dirname "$0")/environment.sh" test
 
-tests() { GCNMPI_TESTS=all ./scripts/test.sh; }
+tests() { GCNMPI_TESTS=all ./scripts/test.sh -n 2; } # more would slow launches of thousands of cases, which have a limit
 faults() { python scripts/mutants.py --jobs 2; }
 fuzz() { python scripts/fuzz.py --seconds 30; } # of processor time for each of some 18 readers
 emulator() { python scripts/check_cuda.py --emulate; }

@@ -241,6 +241,7 @@ ENDS = {
     "in an epoch": ("SIGKILL", 1, "gcnmpi.run.trainer.maxima@8", None),
     "before its name": ("SIGKILL", 0, "pathlib:Path.replace@10", None),
     "features": ("full", 2, "os.fsync@5", ["epoch-000005"]),
+    "start of the record": ("full", 0, "os.write@1", []),
     "end of the record": ("full", 0, f"os.write@{EPOCHS + 2}", ["epoch-000010", "epoch-000012"]),
     "weights": ("fault", 0, "os.fsync", ["epoch-000012"]),
     "log": ("full", 0, "gcnmpi.run.logs.comma_separated:CsvLog.add@7", ["epoch-000005"]),

@@ -158,7 +158,7 @@ def folder(schemes_folder, tmp_path_factory):
     root = tmp_path_factory.mktemp("batches")
     graphs = {"tasks": make_graph(), "few": sbm(13, 3, degree=3, features=4, train=0.6, val=0.3)}
     for name, graph in graphs.items():
-        with_uneven_parts(store(root / f"{name}.graph", graph), (3, 4, 6))
+        with_uneven_parts(store(root / f"{name}.graph", graph), (3, 6))
     return lambda kind: (root if kind in graphs else schemes_folder) / f"{kind}.graph"
 
 

@@ -34,8 +34,8 @@ def is_run(network, scheme, nranks, *_):
     return nranks in there and today and not (network in axes.WHOLE_ROWS and scheme in CUT_ROWS)
 
 
-AXES = map(list, (EVERY, axes.SCHEMES, axes.RANKS, axes.KERNELS, BLOCKS))
-COVERING = axes.covering(*AXES, allowed=is_run)
+AXES = EVERY, axes.SCHEMES, axes.RANKS, axes.KERNELS, BLOCKS
+COVERING = axes.covering(*map(list, AXES), allowed=is_run)
 
 
 @functools.cache

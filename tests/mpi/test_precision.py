@@ -24,7 +24,7 @@ COPIES = ["scheme.name=replicated", "scheme.replication=2"]
 VERIFIED = {
     3: [
         ("directed", "gcn", ["scheme.exchange=mixed"]),
-        ("symmetric", "gcn", ["scheme.exchange=rows", "dtype=float32"]),
+        ("symmetric", "gcn", ["scheme.transport=shared", "dtype=float32"]),
         ("directed", "gat", ["scheme.transport=onesided"]),
         ("symmetric", "sage-max", ["scheme.transport=neighbor"]),
         ("directed", "gcn-trained", ["scheme.transport=isend", "kernel=scipy"]),
