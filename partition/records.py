@@ -16,12 +16,13 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
+import msgspec
 import numpy as np
 
 from partition.errors import UserError, called, shortened, shown, system_errors
@@ -43,6 +44,17 @@ def to_json(value: object) -> object:
     if isinstance(value, Path):
         return str(value)
     raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+# Types of numbers in JSON files, with the values that they may have.
+Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 48)]
+Positive = Annotated[int, msgspec.Meta(ge=1, lt=1 << 48)]
+
+
+def one_of(names: Iterable[str]) -> msgspec.Meta:
+    """Of a text in a JSON file: it is one of these names."""
+    return msgspec.Meta(pattern=rf"^({'|'.join(names)})\Z")
 
 
 def printable(value: Any) -> Any:

@@ -30,18 +30,9 @@ ARC_TYPE = "arc_type"
 TYPE_FEATURES = "features/"  # begins the names of files of one type of vertices
 
 
-class _Files(tuple[str, ...]):
-    """Names of files; features of any type of vertices are among them."""
-
-    def __contains__(self, name: object) -> bool:
-        of_type = isinstance(name, str) and name.startswith(TYPE_FEATURES)
-        return of_type or super().__contains__(name)
-
-
 # All that a graph folder can have.
-FILES = _Files(
-    (*ARC_FILES, *FEATURE_FILES, *TARGET_FILES[VERTICES], "ids", *ARC_DATA_FILES, ARC_TYPE)
-)
+FILES = (*ARC_FILES, *FEATURE_FILES, *TARGET_FILES[VERTICES], "ids", *ARC_DATA_FILES, ARC_TYPE,
+         f"{TYPE_FEATURES}.*")  # fmt: skip
 OPENED = (*ARC_FILES, "labels", "targets", ARC_TYPE)
 ALPHA, BETA = key(0, 0x5355), key(0, 0x4D53)  # keys of their own
 STRIDE = 0xD1342543DE82EF95  # odd: makes one number of two

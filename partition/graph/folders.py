@@ -5,21 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from partition.errors import UserError, system_errors, unknown_name
 from partition.graph.graph import AGAIN
-from partition.graph.manifest import check_fields, read_json
+from partition.graph.manifest import checked, read_json
 from partition.graph.relations import STORED_NAME
 from partition.locks import folder_inside, folder_lock
 from partition.records import NUMBERS, TEXTS, atomic_folder, map_npy, sweep, temporary_name
 
 WAIT = 60.0  # seconds, for others that hold a lock while they write
+D = TypeVar("D")
 
 
 def check_stored_name(kind: str, name: str) -> str:
@@ -54,7 +55,7 @@ def map_array(
 
 
 @dataclass(frozen=True)
-class Sets:
+class Sets(Generic[D]):
     """The sets of a kind in graph folders: folders ``KIND/NAME/``, each described in ``KIND.json``.
 
     Attributes
@@ -62,13 +63,13 @@ class Sets:
     kind : str
         "pairs" or "samples".
     description : type
-        A dataclass of what is in such a file; ``format`` and ``version`` have their only value.
+        A dataclass D of what is in such a file; ``format`` and ``version`` have their only value.
     hint : str
         How to make a set where there is none, with {path} and {name} for those of it.
     """
 
     kind: str
-    description: type
+    description: type[D]
     hint: str
 
     @property
@@ -89,7 +90,7 @@ class Sets:
         """Whether there is a set of that name; a UserError if none could be called so."""
         return (self.folder(path, name) / f"{self.kind}.json").exists()
 
-    def described(self, path: str | os.PathLike[str], name: str) -> dict[str, Any]:
+    def described(self, path: str | os.PathLike[str], name: str) -> D:
         """The description of a set, checked; a UserError if there is no such set."""
         file, names = self.folder(path, name) / f"{self.kind}.json", self.names(path)
         if not file.exists() and names:
@@ -99,12 +100,12 @@ class Sets:
                 f"{path} has no {self.kind} {name!r}, nor any others",
                 self.hint.format(path=path, name=name),
             )
-        facts, usual = read_json(file), {one.name: one.default for one in fields(self.description)}
+        usual = {one.name: one.default for one in fields(self.description)}  # type: ignore[arg-type]
+        facts = read_json(file)
         if any(facts.get(key) != usual[key] for key in ("format", "version")):
             told = f"{self.kind} of version {usual['version']}"
             raise UserError(f"{file} does not describe {told}", self.again)
-        check_fields(file, facts, self.description)
-        return {key: value for key, value in facts.items() if key not in ("format", "version")}
+        return checked(file, facts, self.description)
 
     def remove(self, path: str | os.PathLike[str], name: str) -> None:
         """Delete a set at once: who has it open keeps its arrays."""
@@ -117,7 +118,7 @@ class Sets:
                 os.rename(folder, aside)
             shutil.rmtree(aside, ignore_errors=True)
 
-    def keep(self, old: Path, new: Path, fits: Callable[[Mapping[str, Any]], bool]) -> list[str]:
+    def keep(self, old: Path, new: Path, fits: Callable[[D], bool]) -> list[str]:
         """Bring those sets of one graph folder along into another whose description fits it.
 
         Returns the names of those that are left behind: they do not fit, or are damaged.

@@ -27,9 +27,9 @@ from partition.errors import UserError
 from partition.graph import content
 from partition.graph.folders import Sets, map_array
 from partition.graph.graph import MASKS, index_dtype
-from partition.graph.manifest import Count, dump_json, read_manifest
+from partition.graph.manifest import dump_json, read_manifest
 from partition.graph.twins import Twin, twins_by_name
-from partition.records import atomic_file
+from partition.records import Count, Whole, atomic_file, one_of
 
 FORMAT = "gcnmpi-pairs"
 VERSION = 1
@@ -129,18 +129,20 @@ class _Description:
     graph_id: str
     id: str
     directed: bool
-    seed: int | None
+    seed: Whole | None
     made: str
-    replaced: Annotated[str, REPLACED]
+    replaced: Annotated[str, one_of(REPLACED)]
     drawn: Count
-    counts: Mapping[Annotated[str, FILES], list[Count]]
-    sums: Mapping[Annotated[str, FILES], str]
+    counts: Mapping[Annotated[str, one_of(FILES)], tuple[Count, ...]]
+    sums: Mapping[Annotated[str, one_of(FILES)], str]
     relation_names: tuple[str, ...] = ()
-    twins: list[list[Count]] = field(default_factory=list)
+    twins: list[tuple[Count, Count, Count]] | None = None  # of a set that an earlier version wrote
     format: str = FORMAT
     version: int = VERSION
 
 
+# Fields of a set that its description has as they are.
+KNOWN = {f.name for f in fields(_Description)} & {f.name for f in fields(PairSet)} - {"twins"}
 PAIRS = Sets(
     "pairs",
     _Description,
@@ -169,11 +171,10 @@ def write_pairs(path: str | os.PathLike[str], pairs: PairSet, force: bool = Fals
     pairs = identified(_in_index_dtype(pairs, manifest.n))
     check_pairs(pairs, manifest.n)
     arrays = arrays_of(pairs)
-    known = {f.name for f in fields(_Description)} & {f.name for f in fields(PairSet)}
     facts = _Description(
-        **{name: getattr(pairs, name) for name in known - {"twins"}},
-        twins=[[int(number) for number in twin] for twin in pairs.twins or ()],
-        counts={name: list(array.shape) for name, array in arrays.items()},
+        **{name: getattr(pairs, name) for name in KNOWN},
+        twins=[(a, b, int(turned)) for a, b, turned in pairs.twins or ()],
+        counts={name: array.shape for name, array in arrays.items()},
         sums=content.sums_of(arrays),
     )
     with PAIRS.writing(path, pairs.name, force) as temporary:
@@ -203,35 +204,33 @@ def read_pairs(path: str | os.PathLike[str], name: str, *, check: bool = True) -
     path = Path(path)
     folder, manifest = PAIRS.folder(path, name), read_manifest(path)
     facts = PAIRS.described(path, name)
-    if facts["graph_id"] != manifest.id:
+    if facts.graph_id != manifest.id:
         raise UserError(
             f"pairs {name!r} in {path} were made for another graph "
-            f"(id {facts['graph_id']}, this graph is {manifest.id})",
+            f"(id {facts.graph_id}, this graph is {manifest.id})",
             AGAIN,
         )
     arrays = {}
-    for file, shape in facts.pop("counts").items():
-        arrays[file] = map_array(folder / f"{file}.npy", tuple(shape), "i", again=AGAIN)
+    for file, shape in facts.counts.items():
+        arrays[file] = map_array(folder / f"{file}.npy", shape, "i", again=AGAIN)
         expected = np.dtype(np.int32) if _kind(file) == "relations" else index_dtype(manifest.n)
         if arrays[file].dtype != expected:
             raise UserError(
                 f"{folder}/{file}.npy holds {arrays[file].dtype}, not {expected}", AGAIN
             )
-    sums = facts.pop("sums")
-    if sums.keys() != arrays.keys() or not set(MASKS) <= arrays.keys():
+    if facts.sums.keys() != arrays.keys() or not set(MASKS) <= arrays.keys():
         raise UserError(f"{folder}/pairs.json is damaged: it contradicts itself", AGAIN)
     by_kind: dict[str, dict[str, np.ndarray]] = {kind: {} for kind in _KINDS}
     for file, array in arrays.items():
         by_kind[_kind(file)][_mask(file)] = array
-    twins = twins_by_name(manifest.schema)  # those of a set that an earlier version wrote
-    if "twins" in facts:
-        listed, count = facts["twins"], max(1, len(manifest.schema))
-        if not all(len(one) == 3 and max(one[:2]) < count for one in listed):
+    twins = twins_by_name(manifest.schema)
+    if facts.twins is not None:
+        count = max(1, len(manifest.schema))
+        if not all(max(a, b) < count for a, b, _ in facts.twins):
             raise UserError(f"{folder}/pairs.json is damaged: twins are no relations", AGAIN)
-        twins = tuple(Twin(a, b, bool(turned)) for a, b, turned in listed)
-    names = tuple(facts.get("relation_names", ()))
-    facts |= {"name": name, "relation_names": names, "twins": twins}
-    pairs = PairSet(**facts | by_kind)
+        twins = tuple(Twin(a, b, bool(turned)) for a, b, turned in facts.twins)
+    said = {key: getattr(facts, key) for key in KNOWN}
+    pairs = PairSet(**said | by_kind | {"name": name}, twins=twins)
     try:
         _check_shapes(pairs)
         if check:
@@ -242,7 +241,7 @@ def read_pairs(path: str | os.PathLike[str], name: str, *, check: bool = True) -
         raise UserError(f"{folder} is damaged: {error.message}", AGAIN) from None
     if check:
         for file, text in content.sums_of(arrays).items():
-            if sums[file] != text:
+            if facts.sums[file] != text:
                 wrong = f"{file}.npy does not hold what pairs.json says"
                 raise UserError(f"{folder} is damaged: {wrong}", AGAIN)
     return pairs
@@ -250,7 +249,7 @@ def read_pairs(path: str | os.PathLike[str], name: str, *, check: bool = True) -
 
 def keep_pairs(old: Path, new: Path, graph_id: str) -> list[str]:
     """Bring along the sets of the graph ``graph_id``: see :meth:`Sets.keep`."""
-    return PAIRS.keep(old, new, lambda facts: facts["graph_id"] == graph_id)
+    return PAIRS.keep(old, new, lambda facts: facts.graph_id == graph_id)
 
 
 def identified(pairs: PairSet) -> PairSet:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from types import UnionType
-from typing import IO, Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import IO, Annotated, Any, Required, TypedDict, TypeVar
 
+import msgspec
 import numpy as np
 
 from partition.errors import UserError
@@ -19,7 +18,7 @@ from partition.graph.graph import AGAIN, DIRECTIONS, MASKS, Graph, symmetry
 from partition.graph.metrics import Metrics, NodeTraffic
 from partition.graph.relations import Relation, Schema, schema_fault
 from partition.graph.sparse_rows import SparseRows
-from partition.records import open_regular, printable, to_json
+from partition.records import Count, Positive, Whole, one_of, open_regular, printable, to_json
 
 FORMAT = "gcnmpi-graph"
 VERSION, TYPED_VERSION = 5, 6  # the latter of heterogeneous graphs, and of these alone
@@ -37,9 +36,9 @@ MADE_FOR_MIXED = ("mg",)  # models whose objective is the volume of a mixed exch
 STEP_FIGURES = ("volume", "max_send", "max_recv", "messages", "imbalance")
 MAX_JSON = 1 << 28  # bytes of a file that is read whole
 # Types of fields, with the values that a file may have.
-Count = Annotated[int, range(1 << 48)]
-Positive = Annotated[int, range(1, 1 << 48)]
-Direction = Annotated[str, DIRECTIONS]
+Direction = Annotated[str, one_of(DIRECTIONS)]
+Masks = tuple[Annotated[str, one_of(MASKS)], ...]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class Manifest:
         As ``masks`` and ``class_names``, of arcs.
     vertex_types : mapping of str to int
         Of a heterogeneous graph, the types of vertices and how many there are, in their order.
-    relations : tuple of (source type, name, target type)
+    relations : tuple of Relation
         In the order of their numbers.
     type_features : mapping of str to int
         Columns of the features of types that have some of their own.
@@ -103,7 +102,7 @@ class Manifest:
     direction: Direction
     features: Count
     classes: Count
-    masks: tuple[Annotated[str, MASKS], ...]
+    masks: Masks
     source: Mapping[str, object]
     class_names: tuple[str, ...] = ()
     data_id: str = ""
@@ -114,11 +113,11 @@ class Manifest:
     arc_features: Count = 0
     arc_classes: Count = 0
     arc_targets: Count = 0
-    arc_masks: tuple[Annotated[str, MASKS], ...] = ()
+    arc_masks: Masks = ()
     arc_class_names: tuple[str, ...] = ()
-    sums: Mapping[Annotated[str, FILES], str] = field(default_factory=dict)
+    sums: Mapping[Annotated[str, one_of(FILES)], str] = field(default_factory=dict)
     vertex_types: Mapping[str, Count] = field(default_factory=dict)
-    relations: tuple[tuple[str, ...], ...] = ()
+    relations: tuple[Relation, ...] = ()
     type_features: Mapping[str, Count] = field(default_factory=dict)
     format: str = FORMAT
     version: int = VERSION
@@ -127,8 +126,7 @@ class Manifest:
     def schema(self) -> Schema:
         """The types of vertices and relations."""
         of_types = {} if self.features else self.type_features
-        relations = tuple(Relation(*one) for one in self.relations)
-        return Schema(tuple(self.vertex_types), relations, tuple(of_types.items()))
+        return Schema(tuple(self.vertex_types), self.relations, tuple(of_types.items()))
 
     @property
     def inputs(self) -> int:
@@ -175,13 +173,13 @@ class Partition:
 
     name: str
     parts: np.ndarray
-    k: Annotated[int, range(1, 1 << 31)]
+    k: Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)]
     graph_id: str
     model: str
     tool: str
     tool_version: str
     direction: Direction
-    seed: int | None = None
+    seed: Whole | None = None
     imbalance: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[Direction, Metrics] = field(default_factory=dict)
@@ -281,47 +279,52 @@ def read_manifest(path: Path) -> Manifest:
             f"{path} has format version {facts.get('version')!r}, this program reads {known}",
             AGAIN,
         )
-    check_fields(file, facts, Manifest)
-    if facts["directed"] == facts["symmetric_pattern"] or (
-        facts["symmetric_values"] and not facts["symmetric_pattern"]
-    ):
-        raise UserError(f"{file} is damaged: directed and symmetric_… contradict each other", AGAIN)
-    names = ("masks", "class_names", "arc_masks", "arc_class_names")
-    lists = {key: tuple(facts.get(key, ())) for key in names}
-    for of in ("", "arc_"):
-        found, classes = lists[f"{of}class_names"], facts.get(f"{of}classes", 0)
-        if found and len(found) != classes:
-            raise UserError(
-                f"{file} is damaged: {of}class_names are not those of {classes} classes"
-            )
-    if facts.get("arc_classes") and facts.get("arc_targets"):
-        raise UserError(f"{file} is damaged: labels of arcs are classes or numbers, not both")
-    types, relations = facts.get("vertex_types", {}), facts.get("relations", ())
-    fault = schema_fault(facts["n"], types, relations, facts.get("type_features", {}))
+    manifest = checked(file, facts, Manifest)
+    fault = _fault_of(manifest)
     if fault is not None:
-        raise UserError(f"{file} is damaged: {fault}")
-    lists["relations"] = tuple(Relation(*one) for one in relations)
-    return Manifest(**(facts | lists))
+        raise UserError(f"{file} is damaged: {fault}", AGAIN)
+    return manifest
 
 
-def read_description(file: Path) -> dict[str, Any]:
-    """The fields of a :class:`Partition` but ``parts``, from the file that describes it."""
+def _fault_of(manifest: Manifest) -> str | None:
+    """What fields of a manifest say against each other."""
+    symmetric = manifest.symmetric_pattern
+    if manifest.directed == symmetric or (manifest.symmetric_values and not symmetric):
+        return "directed and symmetric_… contradict each other"
+    for of in ("", "arc_"):
+        names, classes, masks = (
+            getattr(manifest, f"{of}{name}") for name in ("class_names", "classes", "masks")
+        )
+        if names and len(names) != classes:
+            return f"{of}class_names are not those of {classes} classes"
+        if len(set(masks)) < len(masks):
+            return f"{of}masks has a mask twice"
+    if manifest.arc_classes and manifest.arc_targets:
+        return "labels of arcs are classes or numbers, not both"
+    types = manifest.vertex_types, manifest.relations, manifest.type_features
+    return schema_fault(manifest.n, *types)
+
+
+def read_description(file: Path) -> Partition:
+    """A partition without its parts, from the file that describes it."""
     facts = read_json(file)
     version = facts.pop("version", None)
     if facts.pop("format", None) != PARTITION_FORMAT or version != PARTITION_VERSION:
         raise UserError(f"{file} is not a version {PARTITION_VERSION} partition")
-    check_fields(file, facts, Partition)
-    kinds: dict[str, type] = dict.fromkeys(EXCHANGED, Metrics) | {"nodes": NodeTraffic}
-    for name, kind in kinds.items():
-        by_direction = facts.get(name, {})
+    partition = checked(file, facts | {"parts": np.empty(0, np.int32)}, Partition)
+    checked(file, partition.options, _Options)
+    checked(file, partition.history, list[_Step])
+    if not _is_whole(partition.history):
+        raise UserError(f"{file} is damaged: history does not hold what it should")
+    for name in (*EXCHANGED, "nodes"):
+        by_direction = getattr(partition, name)
         if by_direction and set(by_direction) != set(DIRECTIONS):
             raise UserError(f"{file} is damaged: {name} lacks a direction")
         for direction, figures in by_direction.items():
-            sums = figures.get("send_sums"), figures.get("recv_sums")
-            if not _are_figures(kind, figures, facts["k"]) or (name in SUMMED and None in sums):
+            summed = name not in SUMMED or None not in (figures.send_sums, figures.recv_sums)
+            if not summed or not _are_of_parts(figures, partition.k):
                 raise UserError(f"{file} is damaged: {name} of direction {direction!r}")
-            by_direction[direction] = kind(**figures)
-    return facts
+    return partition
 
 
 def read_json(file: Path) -> dict[str, Any]:
@@ -334,10 +337,11 @@ def read_json(file: Path) -> dict[str, Any]:
             size = os.fstat(stream.fileno()).st_size
             if size > MAX_JSON:
                 raise UserError(f"{file} is damaged: it is longer than {MAX_JSON >> 20} MiB")
-            facts = json.loads(stream.read(size))
-    except (OSError, ValueError, RecursionError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UserError(f"cannot read {file}: {reason}") from error
+            facts = msgspec.json.decode(stream.read(size))
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{file} is damaged: {error}") from error
     if not isinstance(facts, dict):
         raise UserError(f"{file} does not hold a JSON object")
     return dict(printable(facts))
@@ -349,101 +353,56 @@ def dump_json(stream: IO[str], facts: Mapping[str, object]) -> None:
     stream.write("\n")
 
 
-def check_fields(file: Path, facts: Mapping[str, object], kind: type) -> None:
-    """Refuse facts that are not the fields of a dataclass, as these are annotated."""
-    known = _types(kind)
-    for name in facts:
-        if name not in known:
-            raise UserError(f"{file} is damaged: it has an unknown field {name[:100]!r}")
-    for entry in fields(kind):
-        name, value = entry.name, facts.get(entry.name)
-        if name not in facts:
-            if name != "parts" and entry.default is entry.default_factory is MISSING:
-                raise UserError(f"{file} is damaged: {name} is missing")
-        elif not _fits(value, known[name]) or not _RULES.get(name, lambda value: True)(value):
-            if isinstance(value, list | dict):
-                raise UserError(f"{file} is damaged: {name} does not hold what it should")
-            text = repr(value)
-            raise UserError(f"{file} is damaged: {name} cannot be {text[:60]}")
+def checked(file: Path, facts: object, kind: type[T]) -> T:
+    """An object of a type, as ``file`` has its facts; a UserError says which is of another type."""
+    if is_dataclass(kind) and isinstance(facts, dict):
+        unknown = facts.keys() - {entry.name for entry in fields(kind)}
+        if unknown:
+            raise UserError(f"{file} is damaged: it has an unknown field {min(unknown)[:100]!r}")
+    try:
+        return msgspec.convert(facts, kind)
+    except msgspec.ValidationError as error:
+        raise UserError(f"{file} is damaged: {error}") from None
 
 
-@functools.cache
-def _types(kind: type) -> Mapping[str, object]:
-    """The types of the fields of a dataclass, which Python compiles each time it is asked."""
-    return get_type_hints(kind, include_extras=True)
+class _Step(TypedDict, total=False):
+    """A row of a history: what is shown of it."""
+
+    step: Required[str]
+    seconds: Required[float]
+    volume: float
+    max_send: float
+    max_recv: float
+    messages: float
+    imbalance: float
+    predicted: float
+    direction: str
+    note: str
+    chosen: object
 
 
-@functools.cache
-def _pieces(kind: Any) -> tuple[Any, tuple[Any, ...]]:
-    """The origin and the arguments of a type; to find them takes longer than a look at a value."""
-    return get_origin(kind), get_args(kind)
+class _Options(TypedDict, total=False):
+    """What a refinement goes on with."""
+
+    balance: str
+    ranks_per_node: Positive | None
 
 
-def _fits(value: object, kind: Any) -> bool:
-    """Whether a JSON value is of a type; of ``Annotated[T, known]``, if it is a T in ``known``."""
-    if kind in (int, float):
-        fits = type(value) in (int, kind)
-        return fits and isinstance(value, int | float) and abs(value) < 2**63
-    origin, inner = _pieces(kind)
-    if origin is Annotated:
-        return _fits(value, inner[0]) and value in inner[1]
-    if origin in (Union, UnionType):
-        return any(_fits(value, one) for one in inner)
-    if origin in (list, tuple, Sequence):
-        return type(value) is list and all(_fits(item, inner[0]) for item in value)
-    if origin is Mapping:
-        return type(value) is dict and all(
-            _fits(key, inner[0]) and _fits(item, inner[1]) for key, item in value.items()
-        )
-    if is_dataclass(kind):  # its fields are looked at by :func:`_are_figures`
-        return type(value) is dict
-    return kind in (object, Any) or type(value) is kind
+def _is_whole(history: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether rows that were measured have all figures, and all rows a choice if one has."""
+    tried = any("chosen" in row for row in history)
+    always = {"note", "chosen"} if tried else set()
+    measured = {*STEP_FIGURES, "predicted"} if tried else {*STEP_FIGURES}
+    return all(always | (measured if "volume" in row else set()) <= row.keys() for row in history)
 
 
-def _are_figures(kind: type, figures: Mapping[str, Any], k: int) -> bool:
-    """Whether they are the fields of a dataclass of counts: a number per part, or per node."""
-    known = _types(kind)
-    needed = {entry.name for entry in fields(kind) if entry.default is MISSING}
-    if not needed <= set(figures) <= set(known):
+def _are_of_parts(figures: Metrics | NodeTraffic, k: int) -> bool:
+    """Whether figures have a number, not negative, for each part, or for each node."""
+    count = k
+    if isinstance(figures, NodeTraffic):  # the last node may hold fewer parts
+        count = -(-k // figures.ranks_per_node)
+    elif figures.k != k:
         return False
-    # Nodes hold ranks_per_node parts each, the last one perhaps fewer.
-    per_node = figures.get("ranks_per_node", 1)
-    if not _fits(per_node, Positive) or figures.get("k", k) != k:
-        return False
-    lists = [value for value in figures.values() if type(value) is list]
-    if type(figures.get("types")) is dict:
-        lists += figures["types"].values()
-    return (
-        all(_fits(value, known[name]) for name, value in figures.items())
-        and all(len(value) == -(-k // per_node) and _fits(value, list[Count]) for value in lists)
-        and figures.get("direction", DIRECTIONS[0]) in DIRECTIONS
-    )
-
-
-def _is_history(rows: list[dict[str, object]]) -> bool:
-    """Whether rows of a history have all that is shown of them."""
-    tried = any("chosen" in row for row in rows)
-    for row in rows:
-        known = STEP_FIGURES if "volume" in row else [f for f in STEP_FIGURES if f in row]
-        numbers = [*known, *(["predicted"] if tried and "volume" in row else []), "seconds"]
-        texts = ["step", *(["direction"] if "direction" in row else []), *(["note"] * tried)]
-        if not all(_fits(row.get(name), float) for name in numbers):
-            return False
-        if not all(_fits(row.get(name), str) for name in texts) or (tried and "chosen" not in row):
-            return False
-    return True
-
-
-def _is_options(value: dict[str, object]) -> bool:
-    """Whether an object has options that a refinement can go on with."""
-    per_node = value.get("ranks_per_node")
-    return _fits(value.get("balance", ""), str) and _fits(per_node, Positive | None)
-
-
-# Further rules for some fields, which their types do not say.
-_RULES: dict[str, Callable[[Any], bool]] = {
-    "masks": lambda names: len(set(names)) == len(names),
-    "arc_masks": lambda names: len(set(names)) == len(names),
-    "options": _is_options,
-    "history": _is_history,
-}
+    lists = [value for value in vars(figures).values() if isinstance(value, list)]
+    lists += (getattr(figures, "types", None) or {}).values()
+    return all(len(one) == count and min(one) >= 0 for one in lists)

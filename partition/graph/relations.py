@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -175,22 +175,21 @@ def relation_dtype(count: int) -> np.dtype:
 def schema_fault(
     n: int,
     types: Mapping[str, int],
-    relations: Iterable[Sequence[str]],
+    relations: Sequence[Relation],
     features: Mapping[str, int],
 ) -> str | None:
     """A contradiction in the schema of a graph of n vertices; None if there is none."""
-    listed = [tuple(one) for one in relations]
     if not types:
-        return "there are relations without vertex types" if listed or features else None
+        return "there are relations without vertex types" if relations or features else None
     for name in types:
         if not STORED_NAME.fullmatch(name):
             return f"{name[:100]!r} is no name of a vertex type"
     if sum(types.values()) != n:
         return f"the vertex types have {sum(types.values())} vertices, not {n}"
-    for one in listed:
-        if len(one) != 3 or not {one[0], one[-1]} <= types.keys():
-            return f"{','.join(one)[:100]} is no relation of its vertex types"
-    if not listed or len(set(listed)) < len(listed) or len(listed) > MAX_RELATIONS:
+    for one in relations:
+        if not {one.source, one.target} <= types.keys():
+            return f"{str(one)[:100]} is no relation of its vertex types"
+    if not relations or len(set(relations)) < len(relations) or len(relations) > MAX_RELATIONS:
         return "there are no relations, too many, or one twice"
     if strange := sorted(features.keys() - types.keys()):
         return f"there are features of {strange[0][:100]!r}, which is no vertex type"

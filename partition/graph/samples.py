@@ -28,14 +28,9 @@ import numpy as np
 from partition.errors import UserError
 from partition.graph.folders import Sets, map_array
 from partition.graph.graph import MASKS
-from partition.graph.manifest import (
-    Count,
-    Positive,
-    dump_json,
-    read_manifest,
-)
+from partition.graph.manifest import dump_json, read_manifest
 from partition.graph.step_ranges import Ranges, check_ranges, described_ranges
-from partition.records import atomic_file
+from partition.records import Count, Positive, atomic_file, one_of
 
 FORMAT = "gcnmpi-samples"
 VERSION = 1
@@ -148,7 +143,7 @@ class _Description:
     n: Count
     id: str
     made: str
-    ranges: Mapping[Annotated[str, MASKS], list[list[Count]]]
+    ranges: Mapping[Annotated[str, one_of(MASKS)], list[tuple[Count, Count]]]
     steps: Positive
     columns: Positive
     target_columns: Count
@@ -237,10 +232,7 @@ def read_samples(path: str | os.PathLike[str], name: str, *, check: bool = False
     """
     path = Path(path)
     folder, n = SAMPLES.folder(path, name), read_manifest(path).n
-    facts = _Description(**SAMPLES.described(path, name))
-    if not _has_pairs(facts.ranges):
-        told = f"{folder}/samples.json is damaged: ranges do not hold what they should"
-        raise UserError(told, AGAIN)
+    facts = SAMPLES.described(path, name)
     if facts.n != n:
         raise UserError(
             f"samples {name!r} in {path} are of {facts.n:,} vertices, the graph has {n:,}", AGAIN
@@ -252,13 +244,12 @@ def read_samples(path: str | os.PathLike[str], name: str, *, check: bool = False
         of_targets = (*shape[:2], facts.target_columns)
         targets = map_array(folder / "targets.npy", of_targets, "f", again=AGAIN)
     moments = map_array(folder / "moments.npy", (3, facts.steps, columns), "f", again=AGAIN)
-    ranges = {mask: [(a, b) for a, b in some] for mask, some in facts.ranges.items()}
     try:
-        check_ranges(ranges, facts.steps)
+        check_ranges(facts.ranges, facts.steps)
     except UserError as error:
         raise UserError(f"{folder} is damaged: {error.message}", AGAIN) from None
     found = SampleSet(
-        folder, name, n, facts.id, facts.made, ranges, states, targets, np.array(moments)
+        folder, name, n, facts.id, facts.made, facts.ranges, states, targets, np.array(moments)
     )
     if check:
         _check_content(folder, found)
@@ -267,12 +258,7 @@ def read_samples(path: str | os.PathLike[str], name: str, *, check: bool = False
 
 def keep_samples(old: Path, new: Path, n: int) -> list[str]:
     """Bring along the sets of graphs with ``n`` vertices: see :meth:`Sets.keep`."""
-    return SAMPLES.keep(old, new, lambda facts: facts["n"] == n and _has_pairs(facts["ranges"]))
-
-
-def _has_pairs(ranges: Mapping[str, Sequence[Sequence[int]]]) -> bool:
-    """Whether ranges are pairs of steps, as a description should have them."""
-    return all(len(one) == 2 for some in ranges.values() for one in some)
+    return SAMPLES.keep(old, new, lambda facts: facts.n == n)
 
 
 def _written(
@@ -340,15 +326,15 @@ def _check_content(folder: Path, found: SampleSet) -> None:
     arrays = {"states": found.states, "targets": found.targets}
     scanned = [_scanned(kind, a, lambda piece: None) for kind, a in arrays.items() if a is not None]
     moments = np.concatenate([one for one, _ in scanned], axis=2)
-    described = {mask: [[*one] for one in some] for mask, some in found.ranges.items()}
-    same = _id_of([digest for _, digest in scanned], described) == found.id
+    same = _id_of([digest for _, digest in scanned], found.ranges) == found.id
     if not same or not np.array_equal(moments, found.moments):
         raise UserError(f"{folder} is damaged: it does not hold what samples.json says", AGAIN)
 
 
-def _id_of(digests: Sequence[str], ranges: Mapping[str, list[list[int]]]) -> str:
+def _id_of(digests: Sequence[str], ranges: Mapping[str, Ranges]) -> str:
     """A hash of hashes of arrays, and of which steps are for what."""
-    text = f"{digests} {sorted(ranges.items())}"
+    listed = sorted((mask, [list(one) for one in some]) for mask, some in ranges.items())
+    text = f"{digests} {listed}"
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 

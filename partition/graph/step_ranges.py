@@ -38,11 +38,11 @@ def shares_of_steps(steps: int, shares: Sequence[float]) -> dict[str, list[tuple
     return {mask: [(a, b)] for mask, a, b in pairs if b > a}
 
 
-def described_ranges(ranges: Mapping[str, Ranges]) -> dict[str, list[list[int]]]:
-    """Ranges as lists of whole numbers; a UserError if they are something else."""
+def described_ranges(ranges: Mapping[str, Ranges]) -> dict[str, list[tuple[int, int]]]:
+    """Ranges as pairs of whole numbers; a UserError if they are something else."""
     try:
         found = {
-            mask: [[operator.index(a), operator.index(b)] for a, b in some]
+            mask: [(operator.index(a), operator.index(b)) for a, b in some]
             for mask, some in ranges.items()
         }
     except (TypeError, ValueError):

@@ -360,31 +360,30 @@ def read_partition(path: str | os.PathLike[str], name: str, *, parts: bool = Tru
             hint = f"make one: gcn-partition add {path} --model hp -k 4"
             raise UserError(f"{path} has no partition {name!r}, nor any other", hint)
         raise unknown_name(f"partition of {path}", name, names)
-    facts = read_description(description)
-    if facts["graph_id"] != manifest.id:
+    partition = read_description(description)
+    if partition.graph_id != manifest.id:
         raise UserError(
             f"partition {name!r} in {path} was made for another graph "
-            f"(id {facts['graph_id']}, this graph is {manifest.id})",
+            f"(id {partition.graph_id}, this graph is {manifest.id})",
             "make it again with gcn-partition add",
         )
     if not parts:
-        return Partition(parts=np.empty(0, np.int32), **facts)
+        return partition
     # The vector is as long as the graph, not as long as the manifest says.
     map_array(path / "indptr.npy", (manifest.n + 1,), "i")
     vector = read_npz(file, ("parts",), shapes={"parts": (manifest.n,)}).get("parts", np.empty(0))
     if vector.shape != (manifest.n,) or vector.dtype.kind != "i":
         raise UserError(f"{file} does not hold the parts of {manifest.n} vertices")
-    partition = Partition(parts=vector, **facts)
     if len(vector) and (vector.min() < 0 or vector.max() >= partition.k):
         raise UserError(f"{file} has a part number outside 0..{partition.k - 1}")
     if content.parts_id(partition.k, vector.astype(np.int32, copy=False)) != partition.id:
-        if read_description(description) != facts:  # it was replaced while it was read
+        if read_description(description).id != partition.id:  # replaced while it was read
             return read_partition(path, name)
         raise UserError(
             f"{file} does not hold the parts that {description.name} describes",
             "make the partition again with gcn-partition add",
         )
-    return partition
+    return replace(partition, parts=vector)
 
 
 def list_partitions(path: str | os.PathLike[str]) -> list[str]:

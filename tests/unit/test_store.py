@@ -180,7 +180,7 @@ def test_arrays_that_are_truncated_missing_or_of_another_kind_are_refused(folder
     refuses(r"cannot map .*indptr\.npy of [\d,]+ bytes", open_graph, folder, error=MemoryError)
 
 
-DAMAGED = "is damaged: {} cannot be"
+DAMAGED = r"is damaged: .*`\$\.{}"
 MANIFESTS = [
     ({"version": 99}, "has format version 99, this program reads 1, 2, 3"),
     ({"format": "else"}, "does not describe a graph"), ({"n": 2**40}, "the manifest asks for"),
@@ -188,13 +188,13 @@ MANIFESTS = [
     ({"classes": 2**60}, DAMAGED.format("classes")),
     ({"classes": 1}, r"is damaged: labels.npy has a label outside -1..0"),
     ({"direction": "sideways"}, DAMAGED.format("direction")),
-    ({"directed": "\x1b[2J" * 99}, r"is damaged: directed cannot be '\\\\x1b"),
+    ({"directed": "\x1b[2J" * 99}, DAMAGED.format("directed")),
     ({"source": None}, DAMAGED.format("source")),
     ({"directed": True, "symmetric_pattern": True}, "contradict each other"),
     ({"sums": {"indptr": "0" * 32}}, "contradicts itself about"),
     ({"colour": "red"}, "is damaged: it has an unknown field 'colour'"),
-    ({"masks": ["../../elsewhere"]}, "is damaged: masks does not hold what it should"),
-    ({"masks": ["train", "train"]}, "is damaged: masks does not hold what it should"),
+    ({"masks": ["../../elsewhere"]}, DAMAGED.format("masks")),
+    ({"masks": ["train", "train"]}, "is damaged: masks"),
 ]  # fmt: skip
 
 
@@ -337,7 +337,7 @@ def test_damaged_partitions_are_refused(folder, tmp_path):
         description.write_text(json.dumps(facts | change))
         refuses("is damaged|is not a version 1 partition", read_partition, folder, "p")
     description.write_text(json.dumps({key: facts[key] for key in facts if key != "graph_id"}))
-    refuses("is damaged: graph_id is missing", read_partition, folder, "p")
+    refuses("is damaged: .*graph_id", read_partition, folder, "p")
 
 
 def array(*change):
