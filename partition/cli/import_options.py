@@ -56,11 +56,9 @@ def list_options(command: Callable[..., object]) -> Callable[..., object]:
             "Format of SOURCE: Matrix Market, a list of arcs, a graph of METIS, GraphML, GML or "
             "node-link JSON (by NetworkX), the planetoid files (SOURCE is their common prefix), "
             "the npz of gnn-benchmark or of SciPy, an edge_index in an npy, a folder of "
-            "OGB with raw and split, a file of PyTorch Geometric or of dgl.save_graphs, a folder "
-            "of "
-            "DistDGL, a list of arcs in Parquet, triples of a list with a column of relations, or "
-            "tables "
-            "of relations; auto looks at the file.",
+            "OGB with raw and split, a file of PyTorch Geometric or of dgl.save_graphs, a list of "
+            "arcs in Parquet, triples of a list with a column of relations, or tables of "
+            "relations; auto looks at the file.",
             AUTOMATIC,
             type=click.Choice([AUTOMATIC, *READERS]),
         ),

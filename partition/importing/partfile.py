@@ -19,20 +19,11 @@ def read_parts(
 
     One number per line, as METIS, hMETIS, KaHyPar, KaHIP and Zoltan write them, or several per
     line, separated by white space, as PaToH does; or a mapping of Scotch: how many vertices, then
-    the number of each and its part. A description of DistDGL or GraphStorm, ``NAME.json``, is read
-    too. ``first`` is the number of the first part in the file.
+    the number of each and its part. ``first`` is the number of the first part in the file.
 
     A UserError with the number of the line that is wrong; or if a part has no vertex and k is not
     given: the file may count from 1, or hold other numbers than those of parts.
     """
-    if Path(file).suffix == ".json":
-        # Here, since other files, and commands that read none, need no reader of graphs.
-        from partition.importing.readers.distdgl import parts_of
-
-        parts, described = parts_of(Path(file), n)
-        if k not in (None, described):
-            raise UserError(f"{file} describes {described} parts, not {k}")
-        return parts
     with system_errors(f"cannot read {file}"):
         lines = Path(file).read_bytes().rstrip().split(b"\n")
     words, line_of = lines if lines != [b""] else [], None

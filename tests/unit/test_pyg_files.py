@@ -1,6 +1,5 @@
 """Files of PyTorch Geometric and DGL, read without them and without running anything; objects."""
 
-import json
 import os
 import struct
 import warnings
@@ -15,9 +14,8 @@ from refusals import refuses
 
 import gcnmpi
 from partition.errors import DataWarning, UserError
-from partition.graph.store import open_graph, read_partition
+from partition.graph.store import open_graph
 from partition.importing.objects import arrays_of
-from partition.importing.partfile import read_parts
 from partition.importing.readers import Layout, dgl_bin, guess_format, read_source
 
 DATA, STORAGE = "torch_geometric.data.data", "torch_geometric.data.storage"
@@ -259,55 +257,6 @@ def test_every_kind_of_damage_is_told(tmp_path):
             told.add(error.message)
     assert all(str(path) in message for message in told)
     assert not [damage for damage in DAMAGED if damage not in "".join(told)]
-
-
-def partitioned(folder, **change):
-    """Two parts of a graph: vertices 0 and 1, and 2 and 3, in graphs that have halos too."""
-    facts = {"num_parts": 2, "node_map": {"_N": [[0, 2], [2, 4]]}, "etypes": {"_N:_E:_N": 0}}
-    own = {0: [1, 0, 0], 1: [0, 1, 1]}
-    for part, order in ((0, [0, 1, 2, 3]), (1, [2, 3, 0, 1])):
-        inside = folder / f"part{part}"
-        inside.mkdir(parents=True)
-        arcs = {"inner_edge": np.array(own[part], np.uint8)}
-        dgl_saved(inside / "graph.dgl", data={"_ID": np.array(order)}, arcs=arcs)
-        rows = {"_N/feat": np.array([[part, 0.0], [part, 1]]), "_N/label": np.array([0, 1])}
-        raw = u64(dgl_bin.TENSORS, 2) + tables(rows)[8:]
-        (inside / "node_feat.dgl").write_bytes(raw)
-        facts[f"part-{part}"] = {"part_graph": f"part{part}/graph.dgl",
-                                 "node_feats": f"part{part}/node_feat.dgl"}  # fmt: skip
-    (folder / "tiny.json").write_text(json.dumps(facts | change))
-    return folder
-
-
-def test_a_partitioned_graph_is_put_together_and_its_parts_are_a_partition(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    source = read_source(partitioned(tmp_path / "tiny"))
-    assert (source.format, source.n) == ("distdgl", 4)
-    # The first arc in the numbers of part 0, the others in those of part 1.
-    assert list(zip(source.source, source.target, strict=True)) == [(2, 1), (2, 0), (0, 1)]
-    assert source.features.tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
-    assert source.labels.tolist() == [0, 1, 0, 1]
-    run("import", "tiny", "g.graph")
-    run("import-parts", "g.graph", "tiny/tiny.json", "--name", "theirs")
-    assert read_partition("g.graph", "theirs").parts.tolist() == [0, 0, 1, 1]
-
-
-PARTITIONED = [
-    ("node_map", {"a": [[0, 4]], "b": [[0, 1]]}, "several types"),
-    ("node_map", {"_N": [[0, 2], [3, 4]]}, "do not follow each other"),
-    ("node_map", {"_N": [[0, 2], [2, 1]]}, "do not rise"),
-    ("node_map", {"_N": [[0, 3], [3, 4]]}, "not of 3 rows"),
-    ("part-1", None, "does not name the files of part 1"),
-    ("part-1", {"part_graph": "elsewhere"}, "there is no file"),
-    ("part-1", {"part_graph": "part1/graph.dgl"}, "not all parts have feat"),
-]
-
-
-def test_spoiled_descriptions_are_refused(tmp_path):
-    for number, (key, value, message) in enumerate(PARTITIONED):
-        folder = partitioned(tmp_path / str(number), **{key: value})
-        refuses(message, read_source, folder)
-        refuses(r"describes 4 vertices|types|rise|follow", read_parts, folder / "tiny.json", 5)
 
 
 # Objects of other libraries as graph folders, and back

@@ -7,7 +7,6 @@ A reader hands over the arcs as the file has them, in the file's order;
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -68,7 +67,6 @@ class Format:
 
 
 ARCHIVES = ("npz", "pyg")  # formats that are zip archives themselves
-DISTDGL = re.compile(rb'"(num_parts|part_method|part-0)"')
 RELATION = "relation"  # the column of relations in --columns
 TRIPLETS = "triplet-type-list.csv.gz"
 OF_ARCS = ("arc_features", "arc_label")
@@ -93,7 +91,6 @@ FORMATS = {
         "pyg:read", (".pt", ".pth"), ("processed/data.pt",), single=False, options=OF_ARCS
     ),
     "dgl": Format("dgl_bin:read", (".bin",), options=OF_ARCS),
-    "distdgl": Format("distdgl:read", inside=("part0/graph.dgl",), single=False),
     "parquet": Format(
         "parquet:stream",
         (".parquet",),
@@ -468,8 +465,6 @@ def guess_format(path: Path) -> str:
     suffix = Path(name.lower()).suffix
     if suffix in NO_GRAPHS:
         raise UserError(f"{path} is {NO_GRAPHS[suffix]}, not a graph", HYPERGRAPH)
-    if suffix == ".json" and DISTDGL.search(begin):
-        return "distdgl"
     for format, form in FORMATS.items():
         if suffix in form.suffixes:
             return format

@@ -29,7 +29,6 @@ FILE, HETERO, IMMUTABLE, UNIT, COO, CSR, ARRAY = (
     0xDD2E4FF046B4A13F, 0xDD589FBE35224ABF, 0xDD3C5FFE20046ABF, 0xDD2E60F0F6B4A127,
     0xDD61FFD305DFF127, 0xDD6CD31205DFF127, 0xDD5E40F096B4A13F,
 )  # fmt: skip
-TENSORS = 0xDD5A9FBE3FA2443F
 META_BYTES = 4096
 VERSION = GRAPH_KIND = 2
 MARKED = 1 << 32  # of formats, which older files number otherwise
@@ -84,15 +83,6 @@ def as_source(
     fields |= {"edge_weight": weights[0]} if weights else {}
     of_arcs = {name: a for name, a in arc_data.items() if name in asked or name not in WEIGHTS}
     return source_of(fields, where, format, layout, of_arcs, n)
-
-
-def read_tensors(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file of ``dgl.data.utils.save_tensors``, by name."""
-    stream = _Stream(path)
-    if stream.number() != TENSORS:
-        raise UserError(f"{path} is not a file of DGL's save_tensors")
-    stream.number()  # how many there are, which the next number says too
-    return stream.named_arrays()
 
 
 def read_dgl(path: Path) -> DGLGraph:

@@ -63,10 +63,7 @@ def _node_link(networkx: Any, file: IO[bytes]) -> Any:
     facts = json.load(file)
     links = next((key for key in ("links", "edges") if isinstance(facts.get(key), list)), None)
     if links is None or not isinstance(facts.get("nodes"), list):
-        raise ValueError(
-            "it has no lists 'nodes' and 'links' or 'edges', and does not describe the parts of a "
-            "graph of DistDGL either"
-        )
+        raise ValueError("it has no lists 'nodes' and 'links' or 'edges'")
     called = inspect.signature(networkx.node_link_graph).parameters
     return networkx.node_link_graph(facts, **{"edges" if "edges" in called else "link": links})
 
