@@ -373,18 +373,11 @@ def _fields() -> Mapping[str, Mapping[str, str]]:
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @option("--json as_json", "Print one JSON array.", is_flag=True)
 @option("--csv as_csv", "Print CSV, one line per run.", is_flag=True)
-@path_option(
-    "--plot",
-    "FILE",
-    "Draw loss and accuracy over the epochs into FILE: .png, .pdf or .svg.",
-    dir_okay=False,
-)
 @page_option("Write a page with curves, phases of ranks, bytes between them, memory and settings.")
 @figures_option
 def report(
-    runs: tuple[Path, ...], as_json: bool, as_csv: bool, plot: Path | None, page: Path | None,
-    figures: Path | None,
-) -> int:  # fmt: skip
+    runs: tuple[Path, ...], as_json: bool, as_csv: bool, page: Path | None, figures: Path | None
+) -> int:
     """Compare finished RUNS: volume, time, accuracy.
 
     RUNS are folders with a run.jsonl, or folders with such folders somewhere below them. --html and
@@ -392,5 +385,5 @@ def report(
     """
     from gcnmpi.report.table import print_runs
 
-    print_runs(runs, as_json=as_json, as_csv=as_csv, plot=plot, page=page, figures=figures)
+    print_runs(runs, as_json=as_json, as_csv=as_csv, page=page, figures=figures)
     return 0

@@ -1,10 +1,9 @@
-"""Finished runs side by side: a table, and a plot of their loss and metrics over the epochs."""
+"""Finished runs side by side."""
 
 from __future__ import annotations
 
 import csv
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,14 +26,7 @@ from gcnmpi.report.leads import print_leads
 from gcnmpi.report.pairs import label_of, told_pairs
 from gcnmpi.report.run_facts import facts_of, leads_of
 from gcnmpi.run.record import RECORD, RunRecord, metric_of, read_run
-from partition.charts.paper import (
-    COLOURS,
-    check_figure,
-    check_figures,
-    new_figure,
-    save_figure,
-    save_figures,
-)
+from partition.charts.paper import check_figures, save_figures
 from partition.errors import UserError, shown
 from partition.records import make_room_for
 from partition.terminal import print_wide, table_of
@@ -45,7 +37,6 @@ def print_runs(
     *,
     as_json: bool = False,
     as_csv: bool = False,
-    plot: Path | None = None,
     page: Path | None = None,
     figures: Path | None = None,
 ) -> None:
@@ -55,9 +46,9 @@ def print_runs(
     seed or split only are shown together below it, too, with means and standard deviations.
 
     The paths are records, folders of runs, or folders with runs somewhere below them. ``as_json``
-    and ``as_csv`` print a JSON array, or CSV with a heading. ``plot`` is a file for a plot of loss
-    and accuracy, ``page`` an HTML file for all that is known of the runs, ``figures`` a folder for
-    the figures of such a page, as PDF and PNG; the last two also show runs that did not finish.
+    and ``as_csv`` print a JSON array, or CSV with a heading. ``page`` is an HTML file for all that
+    is known of the runs, ``figures`` a folder for the figures of such a page, as PDF and PNG; both
+    also show runs that did not finish.
 
     A UserError if there is no run, or a path that was named holds no record, a damaged one or,
     without ``page`` and ``figures``, that of a run that did not finish. Unfinished and damaged runs
@@ -65,8 +56,6 @@ def print_runs(
     """
     if as_json and as_csv:
         raise UserError("--json and --csv exclude each other")
-    if plot is not None:
-        check_figure(plot)
     if figures is not None:
         check_figures(figures)
     if page is not None:
@@ -104,10 +93,6 @@ def print_runs(
     else:
         _print_table(names, rows, starts)
         print_leads(names, starts, [record.end or {} for _, _, record in found])
-    if plot is not None:
-        epochs = [record.epochs for _, _, record in found]
-        metrics = list(dict.fromkeys(row["metric"] for row in rows))
-        plot_curves(list(zip(names, epochs, strict=True)), plot, metrics)
 
 
 def _draw(runs: Sequence[tuple[Path, RunRecord]], page: Path | None, folder: Path | None) -> None:
@@ -262,45 +247,3 @@ def _text(value: object) -> str:
 
 def _fraction(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
-
-
-def plot_curves(
-    runs: Sequence[tuple[str, Sequence[Record]]],
-    file: str | os.PathLike,
-    metrics: Sequence[str] = ("accuracy",),
-) -> None:
-    """Draw a line for each run, (name, epochs of its record), in a panel for loss and each metric.
-
-    A panel of which no run has a value is left out. The ending of the file says the format:
-    ``.png``, ``.pdf``, ``.svg``.
-    """
-    panels = {"loss": "training loss"}
-    panels |= {f"val_{metric}": f"validation {label_of(metric)}" for metric in metrics}
-    curves = {
-        key: [
-            [(e["epoch"], e[key]) for e in epochs if e.get(key) is not None] for _, epochs in runs
-        ]
-        for key in panels
-    }
-    curves = {key: lines for key, lines in curves.items() if any(lines)}
-    figure = new_figure(5.5 * len(curves), 4)
-    for axis, (key, lines) in zip(
-        figure.subplots(1, len(curves), squeeze=False)[0], curves.items(), strict=True
-    ):
-        for number, ((name, _), points) in enumerate(zip(runs, lines, strict=True)):
-            axis.plot(
-                [epoch for epoch, _ in points],
-                [value for _, value in points],
-                color=COLOURS[number % len(COLOURS)],
-                linestyle=("-", "--", ":")[number // len(COLOURS) % 3],
-                linewidth=1.4,
-                marker="" if len(points) > 1 else "o",
-                label=shown(name).replace("$", r"\$"),
-            )
-        axis.set_xlabel("epoch")
-        axis.set_ylabel(panels[key])
-        axis.grid(color="0.9", linewidth=0.6)
-        axis.spines[["top", "right"]].set_visible(False)
-    handles, names = axis.get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside upper center", ncols=min(4, len(names)), fontsize=8)
-    save_figure(figure, file)

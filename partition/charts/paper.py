@@ -167,17 +167,6 @@ def new_figure(width: float, height: float) -> Canvas:
     return figure
 
 
-def logarithmic(axis: Axes, left: float, right: float) -> None:
-    """Make a horizontal axis logarithmic, with figures at 1, 2 and 5 times the powers of ten."""
-    from matplotlib.ticker import LogLocator
-
-    axis.set_xscale("log")
-    axis.set_xlim(left, right)
-    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
-    axis.xaxis.set_minor_formatter(lambda x, _: "")
-
-
 def save_figure(figure: Canvas, file: str | os.PathLike[str]) -> None:
     """Write a figure in the format that the ending of ``file`` says, whole or not at all."""
     check_figure(file)

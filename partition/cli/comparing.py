@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from partition.charts.paper import check_figure, check_figures, save_figures
+from partition.charts.paper import check_figures, save_figures
 from partition.cli import common
 from partition.cli.common import option
-from partition.commands import figures_option, page_option, path_option
+from partition.commands import figures_option, page_option
 from partition.errors import UserError
 from partition.graph import store
 from partition.graph.sampling import SAMPLERS
@@ -18,25 +18,18 @@ from partition.records import make_room_for
 from partition.reporting import comparison, tables
 from partition.reporting import simulate as simulation
 from partition.reporting import study as studies
-from partition.reporting.plots import plot_comparison
 
 
 @click.command()
 @common.graph_argument
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @common.direction_option()
-@path_option(
-    "--plot",
-    "FILE",
-    "Draw the figures relative to random rows into FILE: .png, .pdf or .svg.",
-    dir_okay=False,
-)
 @page_option("Write a page with volume, busiest parts, messages and balance, also over k.")
 @figures_option
 @common.json_option
 def compare(
-    graph: Path, names: tuple[str, ...], direction: str | None, plot: Path | None,
-    page: Path | None, figures: Path | None, as_json: bool,
+    graph: Path, names: tuple[str, ...], direction: str | None, page: Path | None,
+    figures: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Compare partitions (all, or those named) with each other and with random rows.
 
@@ -45,8 +38,6 @@ def compare(
     Imbalance: weight of the heaviest part divided by the average, minus 1. Seconds: time of
     partitioning. In brackets are ratios to random rows.
     """
-    if plot is not None:
-        check_figure(plot)
     if figures is not None:
         check_figures(figures)
     if page is not None:
@@ -62,9 +53,6 @@ def compare(
             write_comparison(page, store.open_graph(graph, check=False).manifest, rows, parts)
         if figures is not None:
             save_figures(comparison_figures(rows, parts), figures)
-    if plot is not None:
-        title = store.open_graph(graph, check=False).manifest.name
-        plot_comparison([{"graph": title, "label": row["name"]} | row for row in rows], plot)
     common.emit(rows, as_json, lambda: tables.show_comparison(rows))
 
 
@@ -156,24 +144,21 @@ Example:
 @option("--seed", default=0)
 @option(
     "--out",
-    "Folder for comparison.csv, comparison.md and comparison.png.",
+    "Folder for comparison.csv and comparison.md.",
     Path("runs/partitions"),
     type=common.FILE,
 )
-@option("--plot/--no-plot", "Needs matplotlib.", True)
 def study(
     graphs: tuple[Path, ...], models: tuple[str, ...], ks: tuple[int, ...], direction: str | None,
-    imbalance: float, seed: int, out: Path, plot: bool,
+    imbalance: float, seed: int, out: Path,
 ) -> None:  # fmt: skip
     """Partition graphs by several models, and compare them with random rows.
 
     The partitions stay in the graph folders; what is there already is not made again.
     """
     recipes = [studies.parse_recipe(text) for text in models]
-    files = {ending: out / f"comparison.{ending}" for ending in ("csv", "md", "png")}
+    files = {ending: out / f"comparison.{ending}" for ending in ("csv", "md")}
     make_room_for(files["csv"])
-    if plot:
-        check_figure(files["png"])
     with common.collected_warnings():
         rows = studies.study(
             graphs, recipes, ks, direction=direction, imbalance=imbalance, seed=seed,
@@ -182,6 +167,4 @@ def study(
     studies.write_csv(rows, files["csv"])
     text = studies.table(rows)
     files["md"].write_text(text, encoding="utf-8")
-    if plot:
-        plot_comparison(rows, files["png"])
     click.echo(text)

@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from partition.backends import TOOLS
-from partition.charts.paper import check_figure
 from partition.cli import common
 from partition.commands import Commands
 from partition.errors import UserError, unknown_name
@@ -26,8 +25,7 @@ from partition.reporting.describe import (
     describe_partition,
     describe_samples,
 )
-from partition.reporting.plots import plot_choices
-from partition.reporting.schema import describe_schema, draw_schema
+from partition.reporting.schema import describe_schema
 from partition.signals import end_in_order
 
 ELSEWHERE = {
@@ -78,21 +76,12 @@ def cli() -> None:
 @cli.command()
 @common.graph_argument
 @click.argument("name", required=False)
-@common.option(
-    "--plot",
-    "Draw vertex types and relations of a heterogeneous graph, or what --model auto tried for the "
-    "partition NAME, into FILE: .png, .pdf or .svg.",
-    metavar="FILE",
-    type=common.FILE,
-)
 @common.json_option
-def info(graph: Path, name: str | None, plot: Path | None, as_json: bool) -> None:
+def info(graph: Path, name: str | None, as_json: bool) -> None:
     """Describe a graph folder (size, degrees, changes by the import), or what it has by a name.
 
     NAME is a partition, or a set of pairs or of samples.
     """
-    if plot is not None:
-        check_figure(plot)
     if name is None:
         stored = store.open_graph(graph)
         spread, partitions = degrees(stored.merged), _described(graph)
@@ -104,15 +93,11 @@ def info(graph: Path, name: str | None, plot: Path | None, as_json: bool) -> Non
         facts |= {"samples": samples} if samples else {}
         schema = describe_schema(stored.graph)
         facts |= {"schema": schema} if schema else {}
-        if plot is not None:
-            draw_schema(schema, stored.manifest.name, plot)
         common.emit(
             facts,
             as_json,
             lambda: tables.show_graph(stored, spread, partitions, sets, schema, samples),
         )
-    elif plot is not None and _kind_of(graph, name) != "partition":
-        raise UserError("--plot draws types and relations of a graph: leave NAME out")
     elif _kind_of(graph, name) == "samples":
         one = describe_samples(read_samples(graph, name))
         common.emit(one, as_json, lambda: named.show_samples(one))
@@ -121,8 +106,6 @@ def info(graph: Path, name: str | None, plot: Path | None, as_json: bool) -> Non
         common.emit(described, as_json, lambda: named.show_pairs(described))
     else:
         found = [store.read_partition(graph, each) for each in members(graph, name)]
-        if plot is not None:
-            plot_choices(found, plot)
         common.emit_each(found, as_json, tables.show_partition)
 
 

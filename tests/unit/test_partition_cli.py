@@ -87,7 +87,7 @@ def test_tables_have_the_numbers_of_json(tmp_path, monkeypatch):
     rows = {row["name"]: row for row in as_json("compare", path)}
     assert f"{rows['rp-3']['volume']:,}" in (tmp_path / "page.html").read_text()
     assert f"{rows['near']['nodes']['inter_volume']:,}" in run("compare", path).stdout
-    words = "--model", "block+refined", "--model", "rp", "-k", 3, "--out", tmp_path, "--no-plot"
+    words = "--model", "block+refined", "--model", "rp", "-k", 3, "--out", tmp_path
     said = run("study", path, *words).stdout
     assert said.strip() == (tmp_path / "comparison.md").read_text().strip()
     names = (), ("rp-3",), ("near",), ("nearer",), ("links",), ("samples",)

@@ -161,13 +161,5 @@ def test_escapes_of_a_record_do_not_reach_the_terminal(tmp_path, capsys):
     assert ("\x1b" in out, r"g\x1b[31m" in out) == (False, True)
 
 
-def test_the_plot_of_curves(tmp_path):
-    pytest.importorskip("matplotlib")
-    runs = [write_run(tmp_path / name, epoch={"val_accuracy": 0.5}) for name in ("one", "two_$x$")]
-    print_runs([tmp_path], plot=tmp_path / "c.svg")
-    text = (tmp_path / "c.svg").read_text()
-    for words in ("epoch", "training loss", "validation accuracy", "one"):
-        assert f"<!-- {words} -->" in text
-    for name, says in (("c.txt", "not a name for a"), ("one/run.jsonl/c.png", "cannot write")):
-        refuses(says, print_runs, [tmp_path / "nowhere"], plot=tmp_path / name)
-    refuses("exclude each other", print_runs, runs, as_csv=True, as_json=True)
+def test_two_forms_and_names_of_no_folder_are_refused(tmp_path):
+    refuses("exclude each other", print_runs, [tmp_path], as_csv=True, as_json=True)
