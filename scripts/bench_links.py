@@ -34,8 +34,7 @@ from gcnmpi.options.task import METRICS
 from gcnmpi.run.links.evaluation import LinkEvaluation
 from gcnmpi.run.links.step import LinkStep
 from gcnmpi.run.problem import open_problem
-from partition.graph.link_files import read_pairs
-from partition.graph.links import drawn_candidates, left_out
+from partition.graph.links import drawn_candidates, left_out, read_pairs
 from partition.graph.store import open_graph
 
 WARM = 2  # epochs that are not counted

@@ -1,4 +1,4 @@
-// Which entries of M rows of a mini-batch keep, as partition/graph/neighbor_sampling.py says it.
+// Which entries of M rows of a mini-batch keep, as partition/graph/sampling.py says it.
 #include <algorithm>
 #include <cstdint>
 #include <iterator>

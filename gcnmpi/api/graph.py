@@ -19,13 +19,18 @@ from gcnmpi.api.objects import pyg_of
 from gcnmpi.api.ranks import on_root
 from partition.errors import UserError
 from partition.graph import store
-from partition.graph.arc_data import ArcData
+from partition.graph.graph import ArcData
 from partition.graph.manifest import Manifest, Partition
-from partition.graph.pairs import member
-from partition.graph.samples import SampleSet, Steps, read_samples, write_samples
+from partition.graph.samples import (
+    SampleSet,
+    Steps,
+    read_samples,
+    shares_of_steps,
+    with_columns,
+    write_samples,
+)
 from partition.graph.sparse_rows import SparseRows
-from partition.graph.step_ranges import shares_of_steps, with_columns
-from partition.graph.store import StoredGraph
+from partition.graph.store import StoredGraph, member
 
 if TYPE_CHECKING:
     import scipy.sparse as sp

@@ -104,8 +104,7 @@ def _print_program(
     from gcnmpi.planner.ranking import Candidate, Setting
     from gcnmpi.report.program import print_program
     from gcnmpi.run.opening import open_split
-    from partition.graph.pairs import member
-    from partition.graph.store import read_partition
+    from partition.graph.store import member, read_partition
 
     stored, where = open_split(graph, config), USUAL_RANKS_PER_NODE
     size = ranks or 1

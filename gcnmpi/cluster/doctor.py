@@ -23,8 +23,7 @@ from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Candidate, Setting
 from partition.errors import system_errors
-from partition.graph.pairs import member
-from partition.graph.store import open_graph, read_partition
+from partition.graph.store import member, open_graph, read_partition
 
 ROUND_TRIPS, LARGE, LARGE_TRIPS = 100, 1 << 22, 4
 SLOW_SECONDS = 100e-6  # a latency between hosts that a cluster's own network stays below

@@ -30,8 +30,7 @@ from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.options.train import ranks_of_group
 from partition.backends.catalogue import AUTO, check_model
 from partition.errors import UserError, installing, system_errors
-from partition.graph.pairs import member
-from partition.graph.store import has_partition, open_graph, read_partition
+from partition.graph.store import has_partition, member, open_graph, read_partition
 from partition.locks import check_outside_graphs, folder_lock
 from partition.records import atomic_file
 from partition.startup import PYTHON

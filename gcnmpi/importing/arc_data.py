@@ -13,7 +13,7 @@ from gcnmpi.importing.arcs import Spool, in_rounds
 from gcnmpi.importing.exchange import answered, before
 from gcnmpi.layout.writing import writing_apart
 from gcnmpi.mpi.comm import Comm, agreed
-from partition.graph.arc_data import ArcData
+from partition.graph.graph import ArcData
 from partition.importing.arc_data import ArcFiles, check_classes, class_numbers
 from partition.importing.readers import Piece
 from partition.importing.readers.arc_columns import arc_table

@@ -18,7 +18,7 @@ from gcnmpi.options.own_code import called, is_own
 from gcnmpi.options.task import ClassOptions, LinkOptions, SampleOptions, TaskConfig
 from partition.errors import UserError
 from partition.graph.aggregation import NORMALIZATIONS
-from partition.graph.examples import ARCS, VERTICES
+from partition.graph.graph import ARCS, VERTICES
 from partition.graph.relations import Schema
 
 SPACES = {VERTICES: Space.OWN, ARCS: Space.ENTRIES}

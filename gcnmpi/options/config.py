@@ -53,8 +53,7 @@ from gcnmpi.options.settings import (
 from gcnmpi.options.task import TASKS, ClassOptions, TaskConfig, check_task
 from gcnmpi.options.train import OPTIMIZERS, SCHEDULES, TrainConfig, check_train
 from partition.errors import UserError
-from partition.graph.examples import ARCS
-from partition.graph.graph import DIRECTIONS
+from partition.graph.graph import ARCS, DIRECTIONS
 
 
 @dataclass(frozen=True)

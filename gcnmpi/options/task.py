@@ -8,7 +8,7 @@ from typing import Any
 from gcnmpi.core.functions import FUNCTIONS
 from gcnmpi.options.settings import key, options_of
 from partition.errors import UserError
-from partition.graph.examples import ARCS, VERTICES
+from partition.graph.graph import ARCS, VERTICES
 from partition.graph.manifest import Manifest
 from partition.registry import Registry
 

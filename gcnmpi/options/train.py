@@ -11,12 +11,12 @@ from gcnmpi.options.memory import Residences
 from gcnmpi.options.settings import key, options_of
 from partition.commands import parse_bytes
 from partition.errors import UserError
-from partition.graph.neighbor_sampling import by_relation
 from partition.graph.relations import Relation
 from partition.graph.sampling import (
     SAMPLERS,
     TRAINING,
     Sampler,
+    by_relation,
     make_sampler,
     stream_seed,
 )

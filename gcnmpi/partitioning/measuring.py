@@ -10,11 +10,15 @@ import scipy.sparse as sp
 
 from gcnmpi.mpi.comm import Comm, agreed, redistribute, reduce_in_place
 from gcnmpi.partitioning.levels import Level, on_root
-from partition.graph import mixed_metrics
-from partition.graph.examples import training_rows
-from partition.graph.graph import REVERSED, chunks
-from partition.graph.metrics import Metrics, metrics_of, pattern_exchange, rows_of_types
-from partition.graph.mixed_metrics import MixedCounts
+from partition.graph import metrics
+from partition.graph.graph import REVERSED, chunks, training_rows
+from partition.graph.metrics import (
+    Metrics,
+    MixedCounts,
+    metrics_of,
+    pattern_exchange,
+    rows_of_types,
+)
 from partition.graph.store import StoredGraph
 from partition.pipeline.measuring import Figures, measure_relations
 
@@ -130,7 +134,7 @@ def _mixed(level: Level, own: np.ndarray, nnz: list[np.ndarray]) -> list[MixedCo
         column, row, sender, owner = (each[order] for each in (column, row, sender, owner))
         begins = np.flatnonzero(np.diff(sender, prepend=-1) | np.diff(owner, prepend=-1))
         begins = np.append(begins, len(sender))
-        for first, last in chunks(begins, mixed_metrics.AT_ONCE):
+        for first, last in chunks(begins, metrics.AT_ONCE):
             some = slice(begins[first], begins[last])
             here = column[some], row[some], sender[some], owner[some]
             counts[0].add(*here)

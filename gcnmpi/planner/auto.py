@@ -26,12 +26,13 @@ from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine, read_machine
 from gcnmpi.planner.ranking import Candidate, Setting
 from partition.errors import UserError
-from partition.graph.pairs import members, pair_names
 from partition.graph.store import (
     Partition,
     StoredGraph,
     has_partition,
     list_partitions,
+    members,
+    pair_names,
     read_partition,
 )
 

@@ -42,19 +42,18 @@ from gcnmpi.planner.case import Case
 from gcnmpi.planner.costmodel import Cost, cost_of, evaluation_seconds, step_seconds
 from gcnmpi.schemes.forecast import Span, make_facts
 from gcnmpi.schemes.sampled_forecast import BatchForecast, BatchSizes, TileSizes, busiest
-from partition.graph.batch_metrics import (
+from partition.graph.graph import of_split, row_sizes, training_rows
+from partition.graph.sampling import (
     Drawn,
+    Sampler,
     draw_batch,
     kept_pairs,
     measure_batch,
     observe,
     rows_within,
+    sides,
 )
-from partition.graph.examples import training_rows
-from partition.graph.graph import of_split, row_sizes
-from partition.graph.pairs import member
-from partition.graph.sampling import Sampler, sides
-from partition.graph.store import StoredGraph, read_partition
+from partition.graph.store import StoredGraph, member, read_partition
 
 DRAWN = 8  # batches that stand for all of an epoch
 # Share of drawing that a thread of its own hides: both threads take turns at Python.

@@ -20,8 +20,7 @@ from gcnmpi.planner.machine import Machine
 from gcnmpi.schemes.forecast import Forecast, Sparse
 from gcnmpi.schemes.operations import Operation, Product
 from partition.errors import UserError
-from partition.graph.examples import examples_of, training_rows
-from partition.graph.graph import Graph
+from partition.graph.graph import Graph, examples_of, training_rows
 from partition.graph.store import StoredGraph
 from partition.resident import let_go
 

@@ -42,8 +42,7 @@ from gcnmpi.schemes.forecast import make_facts, mixed_metrics, why_not_mixed
 from gcnmpi.schemes.stacked_forecast import StackedForecast
 from partition.errors import UserError
 from partition.graph.graph import row_sizes
-from partition.graph.pairs import members
-from partition.graph.store import Partition, StoredGraph, list_partitions, read_partition
+from partition.graph.store import Partition, StoredGraph, list_partitions, members, read_partition
 
 MOST_DOUBLINGS = 6  # of the number of ranks that advice looks at
 

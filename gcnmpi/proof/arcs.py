@@ -26,7 +26,7 @@ from gcnmpi.nn.operators.spaces import Expand, Pick, Reduce, Source, Spread, Tar
 from gcnmpi.nn.operators.spectra import Spectrum, SpectrumProduct
 from gcnmpi.nn.operators.triples import ComplexProduct, RowBy
 from gcnmpi.proof.passes import ArcRows, Arrays, Backward, Gradients, Pass
-from partition.graph.examples import ARCS, VERTICES
+from partition.graph.graph import ARCS, VERTICES
 
 CONSTANT = 1e-5  # numbers whose variance is up to this do not deviate
 

@@ -23,9 +23,7 @@ from gcnmpi.proof.arcs import rows_of
 from gcnmpi.proof.passes import ArcRows, Backward, Pass
 from gcnmpi.proof.rules import RULES
 from gcnmpi.proof.updates import UPDATES, Weights, clipped, rate, without_noise
-from partition.graph.arc_data import ArcData
-from partition.graph.examples import ARCS, VERTICES
-from partition.graph.graph import Graph
+from partition.graph.graph import ARCS, VERTICES, ArcData, Graph
 from partition.graph.links import PairSet, drawn_candidates
 
 Pair = tuple[int, ...]

@@ -10,8 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gcnmpi.options.task import ClassOptions, RegressionOptions, TaskConfig
-from partition.graph.examples import Examples
-from partition.graph.graph import UNLABELLED
+from partition.graph.graph import UNLABELLED, Examples
 
 Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
 """Loss of logits (n, c), and its gradient with respect to them."""

@@ -27,8 +27,7 @@ from gcnmpi.proof.rules import RULES, reads_values
 from gcnmpi.proof.scores import score
 from gcnmpi.proof.updates import UPDATES, Weights, clipped, rate, without_noise
 from partition.graph.aggregation import aggregation_matrix
-from partition.graph.examples import ARCS, VERTICES, examples_of
-from partition.graph.graph import UNLABELLED, Graph
+from partition.graph.graph import ARCS, UNLABELLED, VERTICES, Graph, examples_of
 
 FEATURES = "0.features"  # among them where they are trained, (n, width)
 

@@ -36,9 +36,7 @@ from gcnmpi.run.problem import open_problem
 from gcnmpi.run.samples.step import ORDER
 from gcnmpi.run.trainer import train as train_on_ranks
 from partition.errors import UserError
-from partition.graph.arc_data import ArcData
-from partition.graph.examples import Examples
-from partition.graph.graph import Graph
+from partition.graph.graph import ArcData, Examples, Graph
 from partition.graph.hashing import key, permuted
 from partition.graph.samples import SampleSet
 

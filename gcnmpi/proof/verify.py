@@ -52,10 +52,8 @@ from gcnmpi.run.problem import Problem, open_problem
 from gcnmpi.run.trainer import Result, train
 from gcnmpi.schemes.operations import SUMS
 from partition.errors import UserError
-from partition.graph.examples import examples_of
-from partition.graph.graph import UNLABELLED, Graph, merged
-from partition.graph.metrics import Metrics, measure
-from partition.graph.mixed_metrics import measure_mixed
+from partition.graph.graph import UNLABELLED, Graph, examples_of, merged
+from partition.graph.metrics import Metrics, measure, measure_mixed
 from partition.graph.store import open_graph, read_partition
 
 EPOCHS = 20  # trained at most

@@ -27,8 +27,7 @@ from gcnmpi.run.writing import Rows, write
 from gcnmpi.schemes.interface import Scheme
 from gcnmpi.schemes.operations import Operation
 from partition.errors import UserError
-from partition.graph.examples import TARGET_FILES, VERTICES
-from partition.graph.graph import UNLABELLED
+from partition.graph.graph import TARGET_FILES, UNLABELLED, VERTICES
 
 PURPOSE = "propagate"  # of what is counted
 _PAUSE = 5.0  # seconds between two lines of progress, at first

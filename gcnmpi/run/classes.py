@@ -9,8 +9,7 @@ import numpy as np
 
 from gcnmpi.options.task import TaskConfig, has_classes
 from partition.errors import UserError
-from partition.graph.examples import ARCS, ONE_OF, examples_of
-from partition.graph.graph import UNLABELLED
+from partition.graph.graph import ARCS, ONE_OF, UNLABELLED, examples_of
 from partition.graph.manifest import Manifest
 from partition.graph.store import StoredGraph
 

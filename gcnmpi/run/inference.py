@@ -34,7 +34,7 @@ from gcnmpi.run.weights import (
 )
 from gcnmpi.run.writing import Rows, check_writable, deliver
 from partition.errors import UserError, unknown_name
-from partition.graph.examples import ARCS, examples_of
+from partition.graph.graph import ARCS, examples_of
 from partition.graph.links import list_pairs
 from partition.graph.samples import read_samples
 from partition.graph.store import open_graph

@@ -17,8 +17,7 @@ from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.options.config import Config
 from partition.errors import UserError
 from partition.graph.content import ARC_FEATURES, ARC_TYPE, FEATURE_FILES, TYPE_FEATURES
-from partition.graph.examples import ONE_OF
-from partition.graph.graph import UNLABELLED
+from partition.graph.graph import ONE_OF, UNLABELLED
 from partition.graph.store import StoredGraph
 from partition.graph.typed import inputs_of
 

@@ -27,8 +27,7 @@ from gcnmpi.run.problem import check_trainable, labels_in
 from gcnmpi.run.record import RunRecord, ids_of, read_run
 from gcnmpi.run.weights_file import read_facts
 from partition.errors import UserError, system_errors
-from partition.graph.examples import ARCS, ONE_OF, examples_of
-from partition.graph.graph import UNLABELLED
+from partition.graph.graph import ARCS, ONE_OF, UNLABELLED, examples_of
 from partition.graph.store import StoredGraph
 from partition.records import make_room_for, temporary_name
 

@@ -62,8 +62,7 @@ from gcnmpi.schemes.row_scheme import RowScheme
 from gcnmpi.schemes.stacked import StackedScheme
 from partition.errors import UserError
 from partition.graph.content import FEATURE_FILES
-from partition.graph.examples import ARCS, TARGET_FILES, examples_of
-from partition.graph.graph import MASKS, UNLABELLED
+from partition.graph.graph import ARCS, MASKS, TARGET_FILES, UNLABELLED, examples_of
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import StoredGraph
 from partition.graph.typed import inputs_of

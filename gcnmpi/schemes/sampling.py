@@ -13,9 +13,8 @@ from gcnmpi.layout.loading import OwnRows, load_parts
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.options.train import TrainConfig, batches_of
 from partition.graph.graph import chunks, index_dtype
-from partition.graph.pairs import member
 from partition.graph.sampling import Rule, Sampler, pointers, segments
-from partition.graph.store import StoredGraph, read_partition
+from partition.graph.store import StoredGraph, member, read_partition
 
 BY_ID_AT_ONCE = 1 << 18  # entries that are sorted by id at once; of one row, if it has more
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]

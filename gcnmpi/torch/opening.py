@@ -35,8 +35,7 @@ from gcnmpi.torch.moves import Moves
 from gcnmpi.torch.objects import Folder, folder_of
 from gcnmpi.torch.ranks import Ranks
 from partition.errors import UserError, check_name
-from partition.graph.examples import TARGET_FILES, VERTICES
-from partition.graph.graph import MASKS, UNLABELLED
+from partition.graph.graph import MASKS, TARGET_FILES, UNLABELLED, VERTICES
 from partition.graph.store import StoredGraph
 
 # Not those with memory that all ranks share: rows of a tensor may be a rank's own matter.

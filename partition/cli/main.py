@@ -13,9 +13,8 @@ from partition.commands import Commands
 from partition.errors import UserError, unknown_name
 from partition.graph import store
 from partition.graph.links import PairSet, list_pairs, read_pairs, remove_pairs
-from partition.graph.pairs import members
 from partition.graph.samples import list_samples, read_samples, remove_samples
-from partition.graph.store import Partition
+from partition.graph.store import Partition, members
 from partition.pipeline import adding
 from partition.pipeline.checking import check_folder
 from partition.reporting import named, tables

@@ -12,9 +12,8 @@ from partition.errors import UserError
 from partition.graph import store
 from partition.graph.folders import check_stored_name
 from partition.graph.graph import MASKS
-from partition.graph.link_files import has_pairs
-from partition.graph.samples import KIND, write_samples
-from partition.graph.step_ranges import shares_of_steps
+from partition.graph.links import has_pairs
+from partition.graph.samples import KIND, shares_of_steps, write_samples
 from partition.importing.places import Places
 from partition.importing.steps import in_order_of_vertices, open_steps
 from partition.reporting import named

@@ -15,9 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from partition.errors import UserError
-from partition.graph.arc_data import FILES as ARC_DATA_FILES
-from partition.graph.examples import TARGET_FILES, VERTICES
-from partition.graph.graph import AGAIN, MASKS, Graph, arc_pieces
+from partition.graph.graph import AGAIN, MASKS, TARGET_FILES, VERTICES, Graph, arc_pieces
+from partition.graph.graph import FILES as ARC_DATA_FILES
 from partition.graph.hashing import AT_ONCE, MASK64, key, mixed
 from partition.graph.sparse_rows import FILES as SPARSE_FILES
 from partition.graph.sparse_rows import SparseRows

@@ -12,24 +12,26 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from partition.errors import UserError
-from partition.graph.columns import columns
+from partition.graph.aggregation import columns
 from partition.graph.graph import REVERSED, Graph
 from partition.graph.graph import arcs as arcs_of
-from partition.graph.hashing import key, permuted
+from partition.graph.hashing import key, mixed, permuted
+from partition.graph.metrics import Metrics, metrics_of, pattern_exchange
+from partition.graph.relations import Relation, place_of
 from partition.registry import Registry
 
 SAMPLERS = Registry(
     "sampler",
     {
         "vertex": "partition.graph.sampling:VertexSampler",
-        "neighbor": "partition.graph.neighbor_sampling:NeighborSampler",
-        "labor": "partition.graph.neighbor_sampling:LaborSampler",
+        "neighbor": "partition.graph.sampling:NeighborSampler",
+        "labor": "partition.graph.sampling:LaborSampler",
         "cluster": "partition.graph.sampling:ClusterSampler",
     },
 )
@@ -391,3 +393,359 @@ def run_lengths(values: np.ndarray) -> np.ndarray:
     """How often each value stands in a row: [4 4 7 4] → [2 1 1]."""
     new = np.flatnonzero(values[1:] != values[:-1]) + 1
     return np.diff(np.concatenate(([0], new, [len(values)]))) if len(values) else new
+
+
+@dataclass(frozen=True)
+class NeighborSampler(Sampler):
+    """Seed vertices, and a bounded number of neighbours of each, layer by layer.
+
+    Batches have ``size`` seeds. Layer by layer, starting with the last of
+    the network, each row of the frontier keeps its diagonal entry and at most ``fanouts[h]`` of its
+    other entries of M; their columns join the frontier of the layer before (Hamilton et al. 2017).
+    Of d entries in the order of their columns, f are drawn without replacement as Floyd does it
+    (Bentley and Floyd 1987): for j = d − f … d − 1, one of 0 … j, a hash of (seed, epoch, batch, h,
+    row, j), and j itself if that is taken. So the work grows with f, not with d.
+
+    Attributes
+    ----------
+    vertices : int
+        Of the graph, where arcs have relations: see :meth:`arcs`.
+    of_relations : tuple of tuple of int
+        The fan-outs of each relation, layer by layer, 0 for none; empty: all have ``fanouts``.
+    """
+
+    fanouts: tuple[int, ...] = (10, 10)
+    vertices: int = field(default=0, kw_only=True)
+    of_relations: tuple[tuple[int, ...], ...] = field(default=(), kw_only=True)
+    side: ClassVar[str] = "rows"
+    layered: ClassVar[bool] = True
+    shared: ClassVar[bool] = False
+
+    def kept(
+        self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
+    ) -> np.ndarray:
+        """Which of the entries (of a row together, in any order) a layer keeps: bool."""
+        fanout = self.fanouts[hop]
+        if fanout < 0:
+            return np.ones(len(row), bool)
+        kept = np.ones(len(row), bool)
+        proper = np.flatnonzero(row != column)
+        sizes = run_lengths(row[proper])
+        proper = proper[np.repeat(sizes > fanout, sizes)]
+        sizes = sizes[sizes > fanout]
+        starts = np.cumsum(sizes) - sizes
+        which = np.repeat(np.arange(len(sizes)), sizes)
+        base = key(self.seed, epoch, batch, hop)
+        drawn = starts[:, np.newaxis] + _drawn(row[proper[starts]], sizes, fanout, base)
+        kept[proper] = False
+        kept[proper[np.lexsort((column[proper], which))[drawn]]] = True
+        return kept
+
+    def entries(
+        self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Which entries of M a layer keeps, and the factors of their values.
+
+        Where f of d entries of a row are kept, it is d / f: the expectation is that of all.
+        """
+        proper = np.flatnonzero(row != column)
+        factors = np.ones(len(row))  # 1 / the probability that an entry is kept
+        fanout = self.fanouts[hop]
+        if fanout >= 0:
+            sizes = run_lengths(row[proper])
+            factors[proper] = np.repeat(np.maximum(sizes / fanout, 1.0), sizes)
+        kept = self.kept(epoch, batch, hop, row, column)
+        return kept, factors[kept]
+
+    def rule(self, epoch: int, batch: int, hop: int) -> Rule | None:
+        """The rule by which :meth:`kept` thins out rows."""
+        return Rule(self.fanouts[hop], key(self.seed, epoch, batch, hop), self.shared)
+
+    def arcs(
+        self, place: Place, row: np.ndarray, relation: np.ndarray, column: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Arcs of each row and relation are drawn as those of a row are; loops are like others."""
+        epoch, batch, hop = place
+        fanouts = self.fanouts_of(hop, relation)
+        unit, kept = units(self.vertices, row, relation), np.zeros(len(row), bool)
+        factors = np.ones(len(row))
+        for fanout in np.unique(fanouts[fanouts != 0]).tolist():
+            some = np.flatnonzero(fanouts == fanout)
+            alike = replace(self, fanouts=(fanout,) * len(self.fanouts))
+            here, times = alike.entries(epoch, batch, hop, unit[some], column[some])
+            kept[some[here]], factors[some[here]] = True, times
+        return kept, factors[kept]
+
+    def fanouts_of(self, hop: int, relations: np.ndarray) -> np.ndarray:
+        """The fan-outs of the relations, or the same for all."""
+        if not self.of_relations:
+            return np.full(len(relations), self.fanouts[hop])
+        return np.array([fanouts[hop] for fanouts in self.of_relations])[relations]
+
+    def patterns(
+        self, side: Side, epoch: int, batch: int, seeds: np.ndarray | None = None
+    ) -> list[Pattern]:
+        """The exchanges of a mini-batch, one per layer, that of the seeds first.
+
+        The sampler numbers ``seeds``, increasing vertices; without them, all vertices.
+        """
+        frontier = self.members(epoch, batch)
+        if seeds is not None:
+            frontier = seeds[frontier]
+        found = []
+        for hop in range(len(self.fanouts)):
+            place, counts = segments(side.indptr, frontier)
+            row, column = np.repeat(frontier, counts), side.other[place].astype(np.int64)
+            if side.relation is None:
+                kept = self.kept(epoch, batch, hop, row, column)
+            else:
+                kept, _ = self.arcs((epoch, batch, hop), row, side.relation[place], column)
+            row, column = row[kept], column[kept]
+            groups = side.groups(row, place[kept])
+            reached = np.union1d(frontier, column)
+            order = np.argsort(column, kind="stable")
+            column = np.searchsorted(reached, column[order])
+            sizes = np.bincount(column, minlength=len(reached))
+            found.append(Pattern(reached, pointers(sizes), row[order], groups))
+            frontier = reached
+        return found
+
+
+@dataclass(frozen=True)
+class LaborSampler(NeighborSampler):
+    """Seed vertices, and neighbours that the rows of a layer share wherever they can.
+
+    LABOR-0 (Balın and Çatalyürek 2023, section 3.2): a layer draws one number r in [0, 1) for each
+    column, a hash of (seed, epoch, batch, h, column), and a row with d entries beside its diagonal
+    keeps those with r < fanout / d. So each entry is kept with the probability that it has with
+    :class:`NeighborSampler`, independently of others in its row, and a column that one row reads is
+    one that others are likely to read: fewer vertices are reached.
+    """
+
+    shared: ClassVar[bool] = True
+
+    def kept(
+        self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
+    ) -> np.ndarray:
+        """Which entries of M a layer keeps: bool. See :meth:`NeighborSampler.kept`."""
+        fanout = self.fanouts[hop]
+        kept = np.ones(len(row), bool)
+        if fanout < 0:
+            return kept
+        proper = np.flatnonzero(row != column)
+        sizes = run_lengths(row[proper])
+        # As integers: the comparison has one outcome everywhere.
+        limits = np.full(int(sizes.max(initial=0)) + 1, 2**64 - 1, np.uint64)
+        long = np.unique(sizes[sizes > fanout])
+        limits[long] = [(fanout << 64) // size for size in long.tolist()]
+        base = key(self.seed, epoch, batch, hop)
+        code = mixed(column[proper], base)
+        kept[proper] = (code < np.repeat(limits[sizes], sizes)) | np.repeat(sizes <= fanout, sizes)
+        return kept
+
+
+def _drawn(rows: np.ndarray, sizes: np.ndarray, count: int, base: int) -> np.ndarray:
+    """``count`` different numbers below the size of each row, which is larger: (rows, count)."""
+    of_row = mixed(rows, base)
+    found = np.empty((len(rows), count), np.int64)
+    for i in range(count):
+        last = sizes - count + i
+        # The upper half of a hash, as a fraction of 2^32, times how many there are.
+        half = mixed(of_row ^ last.astype(np.uint64), base) >> np.uint64(32)
+        drawn = ((half * (last + 1).astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
+        taken = (found[:, :i] == drawn[:, np.newaxis]).any(axis=1)
+        found[:, i] = np.where(taken, last, drawn)
+    return found
+
+
+def by_relation(
+    sampler: Sampler, n: int, relations: Sequence[Relation], text: str, where: str
+) -> Sampler:
+    """The sampler of a graph of n vertices that draws neighbours by relation, if there are some.
+
+    For ``text`` and ``where`` see :func:`fanouts_of_relations`.
+    """
+    if not relations or not isinstance(sampler, NeighborSampler):
+        return sampler
+    own = fanouts_of_relations(text, sampler.fanouts, relations, where)
+    return replace(sampler, vertices=n, of_relations=own)
+
+
+def fanouts_of_relations(
+    text: str, fanouts: Sequence[int], relations: Sequence[Relation], where: str
+) -> tuple[tuple[int, ...], ...]:
+    """The fan-outs of each relation, layer by layer, where ``text`` gives some others than most.
+
+    Empty if it is empty. A UserError, which begins with ``where`` it stands, if it is malformed.
+
+    >>> fanouts_of_relations("cites=3", (10, 5), [Relation("p", "cites", "p")], "train.fanouts")
+    ((3, 3),)
+    """
+    found = dict.fromkeys(range(len(relations)), tuple(fanouts))
+    for word in filter(None, map(str.strip, text.split(";"))):
+        name, equals, numbers = (part.strip() for part in word.rpartition("="))
+        given = parse_fanouts(numbers, none=True) if equals else ()
+        if len(given) == 1:
+            given *= len(fanouts)
+        if len(given) != len(fanouts):
+            raise UserError(
+                f"{where}: {word!r} gives no {len(fanouts)} numbers of neighbours",
+                "name=numbers, one for each layer or one for all, such as "
+                f"{relations[0].name}={','.join(map(str, fanouts))}",
+            )
+        found[place_of(name, relations, where)] = given
+    return tuple(found.values()) if text else ()
+
+
+OBSERVED = 16  # batches in which it is observed how often rows are read
+EPOCH = 1 << 31  # their first one: no run gets there
+INDEX_BYTES = 4  # of a column's number in a sparse row
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A mini-batch of the whole graph.
+
+    Attributes
+    ----------
+    first : (m,) integers
+        The vertices that it begins with, increasing: its seeds, or all that are in it.
+    patterns : list of Pattern
+        The entries of M of each layer, that of the seeds first; one, where all layers are alike.
+    """
+
+    first: np.ndarray
+    patterns: list[Pattern]
+
+    @property
+    def computed(self) -> list[np.ndarray]:
+        """The rows that each layer computes: those that the layer after it reads."""
+        return [self.first, *(pattern.columns for pattern in self.patterns[:-1])]
+
+
+def draw_batch(
+    sampler: Sampler,
+    side: Side,
+    epoch: int,
+    batch: int,
+    seeds: np.ndarray | None = None,
+) -> Drawn:
+    """Draw a mini-batch, of the :func:`partition.graph.sampling.sides` of a graph for its sampler.
+
+    The sampler draws its seeds among ``seeds``, increasing vertices; without them, among all.
+    """
+    first = sampler.members(epoch, batch)
+    if seeds is None:
+        return Drawn(first, sampler.patterns(side, epoch, batch))
+    # Only samplers of seeds take them.
+    return Drawn(seeds[first], sampler.patterns(side, epoch, batch, seeds))  # type: ignore[call-arg]
+
+
+def pairs_of(pattern: Pattern, parts: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows each part reads of others: numbers vertex·k + part, increasing, each once.
+
+    And, for each entry of the pattern, the place of its own, −1 where it is of the part itself.
+    """
+    column = np.repeat(pattern.columns, np.diff(pattern.indptr))
+    reader = parts[pattern.rows]
+    away = parts[column] != reader
+    pairs, place = np.unique(column[away].astype(np.int64) * k + reader[away], return_inverse=True)
+    places = np.full(len(column), -1)
+    places[away] = place
+    return pairs, places
+
+
+def measure_batch(
+    drawn: Drawn, parts: np.ndarray, k: int, direction: str, kept: np.ndarray | None = None
+) -> list[Metrics]:
+    """The costs of each layer of a mini-batch under a partition, that of the seeds first.
+
+    ``rows`` of a result are the rows that the layer reads without a message: by their owners, and
+    those of :func:`kept_pairs` that parts keep; ``nnz`` its entries,
+    with the diagonal of each row that it computes, or its arcs, where they have relations.
+    """
+    found = []
+    for number, (pattern, computed) in enumerate(
+        zip(drawn.patterns, drawn.computed, strict=True), 1
+    ):
+        more = np.zeros(0, np.int64)
+        sent = pattern
+        if kept is not None and number == len(drawn.patterns):
+            sent, more = _without(pattern, computed, parts, k, kept)
+        owners = parts[sent.columns]
+        exchange = pattern_exchange(sent.indptr, sent.rows, owners, parts, k)
+        column = np.repeat(pattern.columns, np.diff(pattern.indptr))
+        if pattern.groups is None:
+            beside = parts[pattern.rows[pattern.rows != column]]
+            worked = np.concatenate((beside, parts[computed]))
+        else:
+            worked = parts[pattern.rows]
+        nnz = np.bincount(worked, minlength=k)
+        found.append(metrics_of(exchange, direction, np.concatenate((owners, more)), nnz))
+    return found
+
+
+def _without(
+    pattern: Pattern, computed: np.ndarray, parts: np.ndarray, k: int, kept: np.ndarray
+) -> tuple[Pattern, np.ndarray]:
+    """A pattern without the entries of rows that are kept, and for each of these rows its part.
+
+    Columns remain that an entry or ``computed`` has.
+    """
+    pairs, place = pairs_of(pattern, parts, k)
+    here = np.isin(pairs, kept, assume_unique=True)
+    # One number more, which stands for the place −1.
+    remains = np.append(~here, True)[place]
+    column = np.repeat(np.arange(len(pattern.columns)), np.diff(pattern.indptr))[remains]
+    sizes = np.bincount(column, minlength=len(pattern.columns))
+    needed = (sizes > 0) | np.isin(pattern.columns, computed)
+    left = Pattern(pattern.columns[needed], pointers(sizes[needed]), pattern.rows[remains])
+    return left, pairs[here] % k
+
+
+def observed(sampler: Sampler) -> list[tuple[int, int]]:
+    """Epoch and number of each batch that is observed."""
+    return [(EPOCH + i // sampler.batches, i % sampler.batches) for i in range(OBSERVED)]
+
+
+def row_bytes(width: int, entries: int, n: int, itemsize: int) -> float:
+    """Bytes of a row of ``width`` features, of numbers of ``itemsize`` bytes.
+
+    If the features are a sparse matrix, ``entries`` are those of all n rows, and a row is taken to
+    have as many as the mean; otherwise they are 0.
+    """
+    return entries / n * (itemsize + INDEX_BYTES) if entries else width * itemsize
+
+
+def rows_within(megabytes: float, width: int, entries: int, n: int, itemsize: int) -> int:
+    """How many rows of features so many MB (2²⁰ bytes) hold; arguments as of `row_bytes`."""
+    return int(megabytes * 2**20 / max(row_bytes(width, entries, n, itemsize), 1))
+
+
+def most_used(uses: np.ndarray, ids: np.ndarray, rows: int) -> np.ndarray:
+    """Places, increasing, of the rows that are used most: at most ``rows``, and used at all.
+
+    Of rows that are used equally, that with the smaller global id in ``ids`` is taken.
+    """
+    used = np.flatnonzero(uses)
+    order = np.lexsort((ids[used], -uses[used]))
+    return np.sort(used[order[:rows]])
+
+
+def observe(sampler: Sampler, side: Side, seeds: np.ndarray | None) -> list[Drawn]:
+    """Draw the batches that are observed; arguments as of :func:`draw_batch`."""
+    return [draw_batch(sampler, side, *place, seeds) for place in observed(sampler)]
+
+
+def kept_pairs(batches: Sequence[Drawn], parts: np.ndarray, k: int, rows: int) -> np.ndarray:
+    """The rows that each of k parts keeps, at most ``rows``: increasing numbers vertex·k + part."""
+    pairs, uses = np.unique(
+        np.concatenate([pairs_of(batch.patterns[-1], parts, k)[0] for batch in batches]),
+        return_counts=True,
+    )
+    vertices, part = np.divmod(pairs, k)
+    kept = []
+    for number in range(k):
+        mine = np.flatnonzero(part == number)
+        kept.append(pairs[mine[most_used(uses[mine], vertices[mine], rows)]])
+    return np.sort(np.concatenate(kept))

@@ -28,9 +28,15 @@ import numpy as np
 
 from partition.errors import UserError, system_errors, unknown_name
 from partition.graph import content
-from partition.graph.arc_data import read_arc_data
-from partition.graph.examples import training_rows
-from partition.graph.folders import WAIT, check_stored_name, map_array
+from partition.graph.folders import (
+    REPLACING,
+    WAIT,
+    check_room,
+    check_stored_name,
+    check_target,
+    map_array,
+    save_array,
+)
 from partition.graph.graph import (
     AGAIN,
     Graph,
@@ -39,10 +45,13 @@ from partition.graph.graph import (
     check_labels,
     check_targets,
     merged,
+    read_arc_data,
+    training_rows,
 )
-from partition.graph.link_files import PairSet, has_pairs, keep_pairs
+from partition.graph.links import PairSet, has_pairs, keep_pairs
 from partition.graph.manifest import (
     EXCHANGED,
+    EXCHANGES,
     PARTITION_FORMAT,
     PARTITION_VERSION,
     Manifest,
@@ -54,7 +63,6 @@ from partition.graph.manifest import (
     stored_fields,
 )
 from partition.graph.metrics import rows_of_types
-from partition.graph.new_files import REPLACING, check_room, check_target, save_array
 from partition.graph.samples import SampleSet, keep_samples
 from partition.graph.sparse_rows import kept_form, read_features
 from partition.graph.typed import check_ends, read_types, settled
@@ -442,3 +450,30 @@ def _partition_files(path: str | os.PathLike[str], name: str) -> tuple[Path, Pat
     check_stored_name("a partition", name)
     folder = folder_inside(path, "partitions")
     return folder / f"{name}.npz", folder / f"{name}.json"
+
+
+def pair_names(name: str) -> dict[str, str]:
+    """The names of the two partitions of a pair, by exchange.
+
+    >>> pair_names("auto-4")
+    {'rows': 'auto-4-rows', 'mixed': 'auto-4-mixed'}
+    """
+    return {exchange: f"{name}-{exchange}" for exchange in EXCHANGES}
+
+
+def members(path: str | os.PathLike[str], name: str) -> list[str]:
+    """The partitions of a graph folder that a name stands for: one, or those of a pair, rows first.
+
+    The name itself where it stands for none: who reads it says so.
+    """
+    if has_partition(path, name):
+        return [name]
+    there = set(list_partitions(path))
+    return [member for member in pair_names(name).values() if member in there] or [name]
+
+
+def member(path: str | os.PathLike[str], name: str, exchange: str = "rows") -> str:
+    """The partition that a name stands for in an exchange; the other one if it is the only one."""
+    found = members(path, name)
+    wanted = pair_names(name)[exchange]
+    return wanted if wanted in found else found[0]

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from partition.errors import UserError, check_name
-from partition.graph.arc_data import ArcData
-from partition.graph.graph import MASKS, Graph
+from partition.graph.graph import MASKS, ArcData, Graph
 from partition.importing.readers import Allocate
 from partition.importing.readers.arc_columns import ArcTable, arc_table
 from partition.importing.readers.classes import MAX_CLASSES, class_labels

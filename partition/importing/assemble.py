@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError
-from partition.graph.arc_data import ArcData
 from partition.graph.content import TYPE_FEATURES
-from partition.graph.graph import MASKS, Graph, check_direction, index_dtype
+from partition.graph.graph import MASKS, ArcData, Graph, check_direction, index_dtype
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Manifest, check_target, open_graph, write_graph
 from partition.importing import on_disk, spools

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError
-from partition.graph.arc_data import ArcData
-from partition.graph.graph import Graph, chunks, index_dtype
+from partition.graph.graph import ArcData, Graph, chunks, index_dtype
 from partition.graph.sampling import pointers
 from partition.importing.arc_data import ArcFiles, in_order, read_arc_files
 from partition.importing.arcs import Keys, Settling, check_number, joined

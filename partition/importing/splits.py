@@ -9,8 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from partition.errors import UserError
-from partition.graph.examples import known_rows
-from partition.graph.graph import MASKS, UNLABELLED, Graph
+from partition.graph.graph import MASKS, UNLABELLED, Graph, known_rows
 from partition.graph.hashing import key, mixed
 
 SHARES, PER_CLASS = "random", "per-class"

@@ -9,8 +9,7 @@ from typing import cast
 import numpy as np
 
 from partition.errors import UserError, installing
-from partition.graph.samples import Steps
-from partition.graph.step_ranges import with_columns
+from partition.graph.samples import Steps, with_columns
 from partition.importing.places import Places
 from partition.records import map_npy
 

@@ -15,8 +15,7 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from partition.errors import UserError
-from partition.graph.arc_data import ArcData
-from partition.graph.graph import UNLABELLED, Graph, arcs
+from partition.graph.graph import UNLABELLED, ArcData, Graph, arcs
 from partition.graph.manifest import Manifest
 from partition.graph.relations import Relation, number_relations
 from partition.graph.store import StoredGraph, write_graph

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from partition.errors import UserError, check_name, unknown_name
-from partition.graph.examples import known_rows
-from partition.graph.graph import MASKS, UNLABELLED, Graph
+from partition.graph.graph import MASKS, UNLABELLED, Graph, known_rows
 from partition.importing.places import SORTED, Places
 from partition.importing.readers.classes import MAX_CLASSES, class_labels
 from partition.importing.readers.files import check_file, finite_features

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from partition.errors import UserError
-from partition.graph.columns import symmetrised
+from partition.graph.aggregation import symmetrised
 from partition.graph.graph import REVERSED, Graph, row_sizes
 from partition.graph.sampling import pointers
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partition.graph.columns import arrivals, column_pieces, loops
+from partition.graph.aggregation import arrivals, column_pieces, loops
 from partition.graph.graph import Graph, row_sizes
 from partition.graph.sampling import pointers
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from partition.graph.columns import columns
+from partition.graph.aggregation import columns
 from partition.graph.cover import summed_entries
 from partition.graph.graph import Graph
 from partition.graph.sampling import pointers

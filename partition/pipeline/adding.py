@@ -22,8 +22,7 @@ from partition.errors import UserError
 from partition.graph import store
 from partition.graph.graph import Graph
 from partition.graph.metrics import Metrics
-from partition.graph.pairs import member, members
-from partition.graph.store import Partition
+from partition.graph.store import Partition, member, members
 from partition.importing.partfile import read_parts
 from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE
 from partition.pipeline.balance import constraint_weights, part_loads, single_constraints

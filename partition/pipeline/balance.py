@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from partition.errors import UserError, check_name
-from partition.graph.examples import training_rows
-from partition.graph.graph import Graph, row_sizes
+from partition.graph.graph import Graph, row_sizes, training_rows
 from partition.graph.metrics import Metrics
 from partition.graph.sampling import segments
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph import store
-from partition.graph.arc_data import check_arc_data
 from partition.graph.content import (
     FILES,
     TYPE_FEATURES,
@@ -21,7 +20,7 @@ from partition.graph.content import (
     file_arrays,
     sums_of,
 )
-from partition.graph.graph import check_arcs, check_labels, check_targets, symmetry
+from partition.graph.graph import check_arc_data, check_arcs, check_labels, check_targets, symmetry
 from partition.graph.links import check_pairs, identified, list_pairs, read_pairs
 from partition.graph.manifest import EXCHANGED
 from partition.graph.metrics import Metrics, NodeTraffic

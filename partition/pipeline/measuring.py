@@ -14,9 +14,10 @@ from partition.graph.metrics import (
     NodeTraffic,
     exchange_matrix,
     measure,
+    measure_mixed,
+    measure_mixed_both,
     node_traffic,
 )
-from partition.graph.mixed_metrics import measure_mixed, measure_mixed_both
 from partition.graph.store import Manifest, StoredGraph
 from partition.signals import at_once
 

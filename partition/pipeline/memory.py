@@ -15,9 +15,9 @@ import numpy as np
 from partition.backends import TOOLS, Tool
 from partition.backends.catalogue import MODELS, all_options
 from partition.errors import UserError
-from partition.graph.columns import PIECE
+from partition.graph.aggregation import PIECE
 from partition.graph.graph import REVERSED, Graph, row_sizes
-from partition.graph.mixed_metrics import AT_ONCE
+from partition.graph.metrics import AT_ONCE
 from partition.pipeline.recipe import Recipe
 from partition.refinement.objective import Objective, cells
 from partition.registry import Settings

@@ -18,10 +18,8 @@ from partition.errors import UserError, check_name
 from partition.graph import store
 from partition.graph.graph import Graph
 from partition.graph.manifest import EXCHANGES, read_manifest
-from partition.graph.metrics import Metrics, measure
-from partition.graph.mixed_metrics import measure_mixed
-from partition.graph.pairs import pair_names
-from partition.graph.store import Partition
+from partition.graph.metrics import Metrics, measure, measure_mixed
+from partition.graph.store import Partition, pair_names
 from partition.pipeline import estimates
 from partition.pipeline.adding import new_partition, step, tool_version, warn_of_imbalance
 from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE
@@ -99,7 +97,7 @@ def add_best(
         What messages and bytes cost.
     exchange : {"auto", "rows", "mixed"}
         The exchange that a partition is for; "auto": one for each, ``NAME-rows`` and ``NAME-mixed``
-        (:mod:`partition.graph.pairs`), but the first alone where the mixed exchange gains nothing.
+        (:mod:`partition.graph.store`), but the first alone where the mixed exchange gains nothing.
     objective : Objective, optional
         Objective of the refinement, whatever the exchange.
     name : str, optional

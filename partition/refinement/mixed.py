@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from partition.deadline import Deadline
-from partition.graph.columns import columns
+from partition.graph.aggregation import columns
 from partition.graph.graph import Graph
 from partition.models.medium_grain import medium_grain_model
 from partition.refinement.exact import sweep

@@ -9,8 +9,7 @@ from typing import Any
 
 from partition.errors import UserError
 from partition.graph.metrics import Metrics, measure
-from partition.graph.pairs import members
-from partition.graph.store import Partition, list_partitions, open_graph, read_partition
+from partition.graph.store import Partition, list_partitions, members, open_graph, read_partition
 from partition.pipeline.solving import make_parts
 
 BASELINE = "rp"

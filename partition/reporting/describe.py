@@ -7,7 +7,7 @@ from dataclasses import fields
 
 import numpy as np
 
-from partition.graph.columns import arrivals, loops
+from partition.graph.aggregation import arrivals, loops
 from partition.graph.graph import UNLABELLED, Graph, of_split
 from partition.graph.links import PairSet, has_arcs
 from partition.graph.manifest import EXCHANGED

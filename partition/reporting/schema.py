@@ -9,9 +9,7 @@ import numpy as np
 from rich.table import Column, Table
 
 from partition.errors import shown
-from partition.graph.arc_data import AT_ONCE
-from partition.graph.examples import known_rows
-from partition.graph.graph import Graph
+from partition.graph.graph import AT_ONCE, Graph, known_rows
 from partition.graph.typed import by_type
 
 MANY = 40  # relations in a table

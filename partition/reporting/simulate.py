@@ -9,18 +9,17 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph import sampling
-from partition.graph.batch_metrics import (
+from partition.graph.graph import training_rows
+from partition.graph.sampling import (
+    SAMPLERS,
+    by_relation,
     draw_batch,
     kept_pairs,
     measure_batch,
     observe,
     rows_within,
 )
-from partition.graph.examples import training_rows
-from partition.graph.neighbor_sampling import by_relation
-from partition.graph.pairs import member
-from partition.graph.sampling import SAMPLERS
-from partition.graph.store import open_graph, read_partition
+from partition.graph.store import member, open_graph, read_partition
 
 FIGURES = ("volume", "max_send", "max_recv", "messages", "max_send_messages")
 ITEMSIZE = 4  # bytes of a number of the features, in a run in float32

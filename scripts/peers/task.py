@@ -20,8 +20,8 @@ from gcnmpi.options.config import Config, from_table
 from gcnmpi.options.model import ModelConfig
 from partition.errors import UserError
 from partition.graph.aggregation import aggregation_matrix
-from partition.graph.examples import training_rows
 from partition.graph.graph import arcs as arcs_of
+from partition.graph.graph import training_rows
 from partition.graph.store import open_graph
 
 Case = dict[str, Any]

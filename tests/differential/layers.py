@@ -25,8 +25,7 @@ from gcnmpi.nn.state import to_state
 from gcnmpi.options.config import Config, from_table
 from gcnmpi.options.model import OwnOptions
 from gcnmpi.proof import oracle
-from partition.graph.examples import training_rows
-from partition.graph.graph import Graph, arcs
+from partition.graph.graph import Graph, arcs, training_rows
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "scripts"))

@@ -27,8 +27,7 @@ from torch.nn import Linear, Module, ModuleList
 from gcnmpi.options.config import Config, from_table
 from gcnmpi.options.frames import Frames
 from gcnmpi.proof import oracle
-from partition.graph.arc_data import ArcData
-from partition.graph.graph import Graph
+from partition.graph.graph import ArcData, Graph
 from partition.graph.store import write_graph
 
 FILE = Path(__file__).parents[1] / "over_time.py"

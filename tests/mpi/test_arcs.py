@@ -15,8 +15,7 @@ from words import line
 from gcnmpi.options.config import load_config
 from gcnmpi.proof.oracle import Problem
 from gcnmpi.run.weights import read_weights
-from partition.graph.arc_data import ArcData
-from partition.graph.graph import Graph, arcs
+from partition.graph.graph import ArcData, Graph, arcs
 from partition.graph.store import open_graph
 from partition.importing.synthetic import sbm
 

@@ -14,7 +14,7 @@ from stored_graphs import graph_of, store
 from tensor_files import call, write_safetensors, write_state, write_torch
 from words import sets
 
-from partition.graph.arc_data import ArcData
+from partition.graph.graph import ArcData
 from partition.tensor_files import read_tensors
 
 CASES = sorted(NETWORKS)

@@ -8,7 +8,7 @@ import pytest
 from stored_graphs import store, with_uneven_parts
 from words import sets
 
-from partition.graph.arc_data import ArcData
+from partition.graph.graph import ArcData
 from partition.importing.synthetic import rmat
 
 FILE = Path(__file__).parents[1] / "over_time.py"

@@ -11,8 +11,7 @@ from typed_graphs import typed_graph
 from words import latest, line
 
 from gcnmpi.run.record import read_run
-from partition.graph.arc_data import ArcData
-from partition.graph.graph import Graph
+from partition.graph.graph import ArcData, Graph
 from partition.graph.samples import read_samples, write_samples
 from partition.graph.store import write_graph
 

@@ -11,7 +11,7 @@ from gcnmpi.options.config import from_table
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import memory
 from gcnmpi.planner.ranking import Candidate, Setting
-from partition.graph.arc_data import ArcData
+from partition.graph.graph import ArcData
 from partition.graph.store import open_graph, read_partition
 from partition.importing.synthetic import sbm
 

@@ -14,8 +14,13 @@ from gcnmpi.planner.machine import Machine, write_machine
 from gcnmpi.planner.ranking import Setting, rank_schemes
 from gcnmpi.schemes.forecast import make_facts
 from partition.graph.graph import Graph
-from partition.graph.pairs import members
-from partition.graph.store import open_graph, read_partition, remove_partition, write_partition
+from partition.graph.store import (
+    members,
+    open_graph,
+    read_partition,
+    remove_partition,
+    write_partition,
+)
 from partition.pipeline.adding import add_partition
 
 HALF = 1000

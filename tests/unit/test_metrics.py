@@ -15,8 +15,7 @@ from partition.graph import graph as graph_module
 from partition.graph.aggregation import aggregation_matrix
 from partition.graph.cover import summed_entries
 from partition.graph.graph import Graph
-from partition.graph.metrics import Metrics, measure
-from partition.graph.mixed_metrics import measure_mixed
+from partition.graph.metrics import Metrics, measure, measure_mixed
 from partition.records import to_json
 
 
@@ -86,7 +85,7 @@ def mixed_costs(row, column, owner, parts, k, direction):
 def test_the_mixed_exchange_equals_the_definition(case, direction, limit):
     graph, parts, k = case
     with pytest.MonkeyPatch.context() as patch:  # pairs are taken together or one by one
-        patch.setattr("partition.graph.mixed_metrics.AT_ONCE", limit)
+        patch.setattr("partition.graph.metrics.AT_ONCE", limit)
         mixed = measure_mixed(graph, parts, k, direction)
     assert mixed == mixed_oracle(graph, parts, k, direction)
     rows = measure(graph, parts, k, direction)

@@ -15,15 +15,13 @@ from refusals import refuses
 from small_graphs import arcs_in, from_arcs, make_folder, partitioned_graphs
 
 from partition import resident
-from partition.graph import columns as columns_module
+from partition.graph import aggregation as columns_module
 from partition.graph import graph as graph_module
-from partition.graph import mixed_metrics
-from partition.graph.aggregation import aggregation_matrix, normalised, row_sums
-from partition.graph.columns import column_pieces
+from partition.graph import metrics
+from partition.graph.aggregation import aggregation_matrix, column_pieces, normalised, row_sums
 from partition.graph.content import content_id
 from partition.graph.graph import Graph, arcs, symmetry
-from partition.graph.metrics import measure
-from partition.graph.mixed_metrics import measure_mixed, measure_mixed_both
+from partition.graph.metrics import measure, measure_mixed, measure_mixed_both
 from partition.graph.store import read_partition, write_graph
 from partition.importing.bter import bter, power_law, profile_of, resized
 from partition.importing.synthetic import rmat, sbm
@@ -192,7 +190,7 @@ def test_measuring_in_pieces(monkeypatch):
     parts[parts == 3] = 2  # an empty part
     whole = [measure(graph, parts, k, "out"), *measure_mixed_both(graph, parts, k).values()]
     nets = hypergraph_model(graph, "out")
-    monkeypatch.setattr(mixed_metrics, "AT_ONCE", 20)
+    monkeypatch.setattr(metrics, "AT_ONCE", 20)
     monkeypatch.setattr(columns_module, "PIECE", 50)
     monkeypatch.setattr(graph_module, "READ", 64)
     monkeypatch.setattr(column_pieces, "__defaults__", ("in", 50))

@@ -15,8 +15,7 @@ from small_graphs import make_folder
 
 from partition.graph.aggregation import aggregation_matrix
 from partition.graph.graph import arcs, merged
-from partition.graph.metrics import measure
-from partition.graph.mixed_metrics import measure_mixed
+from partition.graph.metrics import measure, measure_mixed
 from partition.graph.store import open_graph
 from partition.importing import on_disk, spools
 from partition.importing.arcs import Settling

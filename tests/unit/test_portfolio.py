@@ -14,8 +14,14 @@ from partition.backends.process import TimeIsUp
 from partition.deadline import Deadline
 from partition.errors import UserError
 from partition.graph.metrics import measure
-from partition.graph.pairs import member, members
-from partition.graph.store import list_partitions, open_graph, read_partition, write_partition
+from partition.graph.store import (
+    list_partitions,
+    member,
+    members,
+    open_graph,
+    read_partition,
+    write_partition,
+)
 from partition.importing.synthetic import rmat, sbm
 from partition.pipeline import estimates, portfolio, solving
 from partition.pipeline.adding import add_partition, refine_partition

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_refine import FREE, check_prices, counts, moves_of, partitioned, price, score
 
-from partition.graph.columns import columns
-from partition.graph.mixed_metrics import measure_mixed
+from partition.graph.aggregation import columns
+from partition.graph.metrics import measure_mixed
 from partition.importing.synthetic import rmat
 from partition.models.medium_grain import medium_grain_model
 from partition.refinement import core, exact, matching

@@ -16,11 +16,17 @@ from gcnmpi.options.train import TrainConfig, sampler_of
 from gcnmpi.schemes import sampling
 from gcnmpi.schemes.sampling_arcs import ArcEntries
 from partition.graph.aggregation import aggregation_matrix
-from partition.graph.batch_metrics import rows_within
 from partition.graph.hashing import AT_ONCE, key, mixed, permuted
-from partition.graph.neighbor_sampling import fanouts_of_relations
 from partition.graph.relations import Relation
-from partition.graph.sampling import SAMPLERS, batch_size, make_sampler, parse_fanouts, sides
+from partition.graph.sampling import (
+    SAMPLERS,
+    batch_size,
+    fanouts_of_relations,
+    make_sampler,
+    parse_fanouts,
+    rows_within,
+    sides,
+)
 
 DIRECTIONS = ["in", "out"]
 

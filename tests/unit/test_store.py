@@ -27,8 +27,7 @@ from gcnmpi.run.samples.reading import OwnSteps
 from partition.graph import content, sparse_rows, store
 from partition.graph import graph as graph_module
 from partition.graph.content import content_id, data_id
-from partition.graph.examples import known_rows, training_rows
-from partition.graph.graph import Graph, of_split
+from partition.graph.graph import Graph, known_rows, of_split, training_rows
 from partition.graph.metrics import measure
 from partition.graph.samples import list_samples, read_samples
 from partition.graph.sparse_rows import SparseRows, check_rows, from_dense, kept_form

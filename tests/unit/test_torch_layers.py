@@ -20,7 +20,7 @@ nn = pytest.importorskip("torch_geometric.nn", reason="PyTorch Geometric is not 
 from gcnmpi.torch.agreement import Agreement  # noqa: E402 (imports PyTorch)
 from gcnmpi.torch.alone import alone  # noqa: E402
 from gcnmpi.torch.objects import _induced, _some  # noqa: E402
-from partition.graph.arc_data import ArcData  # noqa: E402
+from partition.graph.graph import ArcData  # noqa: E402
 
 N, D = 60, 6
 PAGE = Path(__file__).parents[2] / "docs" / "pytorch.md"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from gcnmpi.nn.network import Builder, Network
 from gcnmpi.options.model import MeshOptions
 from partition.errors import UserError
-from partition.graph.examples import ARCS, VERTICES
+from partition.graph.graph import ARCS, VERTICES
 
 
 def build(

@@ -18,7 +18,7 @@ from gcnmpi.options.task import ClassOptions, class_weights
 from gcnmpi.schemes.interface import Scheme
 from gcnmpi.schemes.operations import Operation, Product
 from partition.errors import UserError
-from partition.graph.examples import examples_of
+from partition.graph.graph import examples_of
 from partition.graph.store import StoredGraph
 
 

@@ -16,7 +16,7 @@ from gcnmpi.options.task import TaskConfig
 from gcnmpi.schemes.interface import Scheme
 from gcnmpi.schemes.operations import Product
 from partition.errors import UserError
-from partition.graph.examples import ARCS
+from partition.graph.graph import ARCS
 from partition.graph.store import StoredGraph
 
 

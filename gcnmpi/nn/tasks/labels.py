@@ -19,8 +19,7 @@ from gcnmpi.nn.tasks.interface import Loss, Made, Task, without
 from gcnmpi.options.task import ClassOptions, class_weights, outputs
 from gcnmpi.schemes.interface import Scheme
 from partition.errors import UserError
-from partition.graph.examples import examples_of
-from partition.graph.graph import UNLABELLED
+from partition.graph.graph import UNLABELLED, examples_of
 from partition.graph.store import StoredGraph
 
 _ROWS_AT_ONCE = 1 << 12

@@ -12,7 +12,7 @@ from gcnmpi.kernels.interface.dense import EntryLoss
 from gcnmpi.nn.tasks.entries import Entry, MeanOfEntries
 from gcnmpi.nn.tasks.interface import Loss, Made, Task, without
 from gcnmpi.options.task import RegressionOptions
-from partition.graph.examples import examples_of
+from partition.graph.graph import examples_of
 from partition.graph.store import StoredGraph
 
 

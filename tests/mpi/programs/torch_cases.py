@@ -25,8 +25,7 @@ from gcnmpi.mpi import comm as mpi
 from gcnmpi.mpi.process import run
 from partition.errors import UserError
 from partition.graph.aggregation import aggregation_matrix
-from partition.graph.arc_data import ArcData
-from partition.graph.graph import arcs
+from partition.graph.graph import ArcData, arcs
 from partition.graph.store import open_graph, read_partition, write_partition
 
 sys.path.append(str(Path(__file__).parents[2]))

@@ -22,7 +22,7 @@ import gcnmpi.torch
 from gcnmpi.mpi import comm as mpi
 from gcnmpi.mpi.process import run
 from partition.errors import UserError
-from partition.graph.arc_data import ArcData
+from partition.graph.graph import ArcData
 from partition.graph.links import split_pairs, write_pairs
 from partition.graph.relations import Relation, VertexTypes
 from partition.graph.samples import write_samples

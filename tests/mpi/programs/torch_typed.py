@@ -15,8 +15,7 @@ import gcnmpi
 import gcnmpi.torch
 from gcnmpi.mpi.process import run
 from partition.graph.graph import arcs as arcs_of
-from partition.graph.neighbor_sampling import by_relation
-from partition.graph.sampling import make_sampler
+from partition.graph.sampling import by_relation, make_sampler
 from partition.graph.store import open_graph
 
 sys.path.append(str(Path(__file__).parents[2]))
