@@ -228,8 +228,8 @@ class Graph:
         """
 
         def make() -> None:
-            from partition.importing.places import Places  # it imports Arrow
             from partition.importing.steps import in_order_of_vertices
+            from partition.importing.vertex_data import Places  # it imports Arrow
 
             of_rows = ids if ids is None or isinstance(ids, str | os.PathLike) else np.asarray(ids)
             places = Places(self._stored.graph, of_rows)
@@ -335,7 +335,7 @@ def from_arrays(
         ``missing_labels``: words in ``y`` for no label; ``arc_features``, ``arc_labels``,
         ``arc_masks``, with a row for each arc of ``edge_index``;
         ``undirected``, ``direction``, ``duplicates``, ``self_loops``, ``overwrite``: see
-        :func:`partition.importing.arrays.import_arrays`.
+        :func:`partition.importing.objects.import_arrays`.
 
     Raises
     ------
@@ -414,13 +414,13 @@ def _made(
     seed: int,
     options: dict[str, Any],
 ) -> Graph:
-    """The folder of what :func:`partition.importing.arrays.import_arrays` takes, opened."""
+    """The folder of what :func:`partition.importing.objects.import_arrays` takes, opened."""
     temporary = None
 
     def make() -> Path:
-        from partition.importing.arrays import import_arrays
-        from partition.importing.splits import RandomSplit
+        from partition.importing.objects import import_arrays
         from partition.importing.typed import import_typed
+        from partition.importing.vertex_data import RandomSplit
 
         nonlocal temporary
         if folder is not None:

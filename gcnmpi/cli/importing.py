@@ -10,7 +10,7 @@ import click
 
 from gcnmpi.cli import common
 from gcnmpi.mpi.launch import sleep_while_waiting
-from partition.cli import import_options
+from partition.cli import importing
 from partition.cli.common import FILE, advancing
 from partition.commands import option, parse_bytes
 
@@ -24,16 +24,16 @@ MEMORY = "2GB"
 @common.configured
 @click.argument("source", type=FILE)
 @click.argument("out", metavar="OUT.graph", type=FILE)
-@import_options.list_options
-@import_options.rule_options
+@importing.list_options
+@importing.rule_options
 @option(
     "--memory",
     "Memory that a rank may take; arcs are sorted in files beside OUT.graph.",
     MEMORY,
     metavar="SIZE",
 )
-@import_options.arc_data_options
-@import_options.vertex_data_options
+@importing.arc_data_options
+@importing.vertex_data_options
 @option("--force", "Replace existing output.", is_flag=True)
 @common.json_option
 @common.quiet_option
@@ -57,7 +57,7 @@ def import_(
       mpirun -n 16 gcnmpi import links.csv links.graph --undirected --features random:64
     """
     config, limit = words.config(), parse_bytes(memory)
-    import_options.taken(options)
+    importing.taken(options)
 
     def job(comm: Comm) -> int:
         from gcnmpi.importing.running import import_together

@@ -15,8 +15,8 @@ from gcnmpi.layout.writing import writing_apart
 from gcnmpi.mpi.comm import Comm, agreed
 from partition.graph.graph import ArcData
 from partition.importing.arc_data import ArcFiles, check_classes, class_numbers
-from partition.importing.readers import Piece
 from partition.importing.readers.arc_columns import arc_table
+from partition.importing.readers.source import Piece
 from partition.importing.spools import Columns, DataFiles
 from partition.records import map_npy
 

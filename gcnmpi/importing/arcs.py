@@ -18,7 +18,7 @@ from gcnmpi.importing.vertices import Numbering
 from gcnmpi.mpi.comm import Comm, maximum, redistribute, reduce_in_place
 from partition.importing.arcs import Keys, Settling
 from partition.importing.on_disk import Building
-from partition.importing.readers import Source
+from partition.importing.readers.source import Source
 from partition.importing.spools import Columns
 
 BUCKETS = 1 << 16  # in which arcs are counted, to cut rows into ranges of equal work

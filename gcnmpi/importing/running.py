@@ -25,7 +25,9 @@ from partition.graph.store import NewFolder, new_folder
 from partition.importing.assemble import Import, named_errors
 from partition.importing.datasets import is_dataset
 from partition.importing.on_disk import Building, arcs_at_once
-from partition.importing.readers import SHARED, Reading, Tell, checked_format, open_stream
+from partition.importing.readers import SHARED, checked_format
+from partition.importing.readers.reading import open_stream
+from partition.importing.readers.source import Reading, Tell
 from partition.importing.spools import Columns, scratch_folder
 
 FEWEST = 1 << 10  # arcs that are sent at once

@@ -15,9 +15,9 @@ from gcnmpi.importing.exchange import answered, before, homes
 from gcnmpi.mpi.comm import Comm, agreed, from_root, redistribute, slice_of
 from partition.errors import UserError
 from partition.importing.arcs import check_number
-from partition.importing.readers import Layout, Stream
 from partition.importing.readers.numbering import IdsSeen, announced, distinct, numbering_of
-from partition.importing.readers.vertex_files import read_ids
+from partition.importing.readers.source import Layout, Stream
+from partition.importing.readers.vertex_tables import read_ids
 
 SAMPLES = 256  # ids of each rank that tell where the ranges of equally many of them begin
 SPAN = 16  # ids are looked up in a table if that has so many places for each end, or fewer

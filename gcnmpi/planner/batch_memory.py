@@ -11,7 +11,8 @@ from gcnmpi.planner import memory
 from gcnmpi.planner.case import Case
 from gcnmpi.schemes.sampled_forecast import BatchForecast, BatchSizes
 from gcnmpi.schemes.sampling import BY_ID_AT_ONCE, draws_by_id
-from partition.graph.sampling import Sampler, row_bytes, rows_within
+from partition.graph.metrics import row_bytes, rows_within
+from partition.graph.sampling import Sampler
 
 INDEX_BYTES = 4  # of a column's number in M as batches are cut from it, and in a batch
 # Bytes for each own row (its id, its number in a batch, its seed and its batch of the epoch) and

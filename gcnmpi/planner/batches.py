@@ -43,16 +43,15 @@ from gcnmpi.planner.costmodel import Cost, cost_of, evaluation_seconds, step_sec
 from gcnmpi.schemes.forecast import Span, make_facts
 from gcnmpi.schemes.sampled_forecast import BatchForecast, BatchSizes, TileSizes, busiest
 from partition.graph.graph import of_split, row_sizes, training_rows
-from partition.graph.sampling import (
+from partition.graph.metrics import (
     Drawn,
-    Sampler,
     draw_batch,
     kept_pairs,
     measure_batch,
     observe,
     rows_within,
-    sides,
 )
+from partition.graph.sampling import Sampler, sides
 from partition.graph.store import StoredGraph, member, read_partition
 
 DRAWN = 8  # batches that stand for all of an epoch

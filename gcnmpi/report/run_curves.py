@@ -13,7 +13,7 @@ from gcnmpi.report.groups import as_text, different_keys, groups, spread
 from gcnmpi.report.pairs import heading_of, label_of, learns_pairs
 from gcnmpi.report.run_facts import PHASE_COLOURS, PHASE_NAMES, RunFacts, total
 from partition.charts.figures import COLOURS, COLUMNS, Bars, Binned, Figure, Lines, Series, binned
-from partition.charts.scales import BYTES, SECONDS, number, unit_of
+from partition.charts.svg import BYTES, SECONDS, number, unit_of
 from partition.errors import shown
 
 APART = 12  # curves that are told apart in one figure

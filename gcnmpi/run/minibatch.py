@@ -42,8 +42,8 @@ from gcnmpi.schemes.sampled import (
 from gcnmpi.schemes.sampled_forecast import BatchSizes, TileSizes
 from gcnmpi.schemes.sampled_tiles import TileBatches, TileScheme
 from gcnmpi.schemes.sampling import clusters_of, numbered
-from partition.graph.metrics import Metrics
-from partition.graph.sampling import VertexSampler, observed
+from partition.graph.metrics import Metrics, observed
+from partition.graph.sampling import VertexSampler
 
 Part = TypeVar("Part")
 INPUTS = Place(0)

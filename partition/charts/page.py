@@ -21,8 +21,7 @@ import numpy as np
 from markupsafe import Markup
 
 from partition.charts.figures import Bars, Figure, HeatMap, Lines, Points
-from partition.charts.scales import column, number, spread
-from partition.charts.svg import draw
+from partition.charts.svg import column, draw, number, spread
 from partition.records import atomic_file
 
 SHOWN_ROWS = 16  # of a curve's table

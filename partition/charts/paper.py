@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from partition.charts.figures import PAPER, Bars, Figure, HeatMap, Lines, Points
-from partition.charts.scales import log_ticks, number
+from partition.charts.svg import log_ticks, number
 from partition.errors import UserError, installing, shown
 from partition.records import atomic_file, make_room_for
 

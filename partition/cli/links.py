@@ -9,7 +9,7 @@ import click
 import numpy as np
 from click.core import ParameterSource
 
-from partition.cli import common, import_options
+from partition.cli import common, importing
 from partition.cli.common import FILE, note, option
 from partition.errors import UserError, check_name
 from partition.graph import store
@@ -18,9 +18,10 @@ from partition.graph.links import HELD_OUT, PairSet, has_pairs, read_pairs, spli
 from partition.graph.store import StoredGraph
 from partition.graph.twins import descriptions, twins_of
 from partition.importing.links import LinkFiles, import_pairs
-from partition.importing.readers import RELATION, Layout
+from partition.importing.readers import RELATION
+from partition.importing.readers.source import Layout
 from partition.pipeline.hard_candidates import with_hard_candidates
-from partition.reporting import named
+from partition.reporting import describe
 from partition.reporting.describe import describe_pairs
 
 OF_A_SPLIT = ("split", "seed", "negatives", "candidates", "relation")
@@ -119,8 +120,8 @@ Examples:
     "not read.",
     metavar="NAMES",
 )
-@import_options.header_option
-@import_options.comments_option
+@importing.header_option
+@importing.comments_option
 @option(
     "--drop-held-out",
     "Leave pairs that are also there to validate or test on out of those to train on, and those to "
@@ -173,7 +174,7 @@ def pairs(
     for line in [*notes, *descriptions(kept, stored.graph.relations, of)]:
         note(line)
     facts = describe_pairs(made, stored.graph)
-    common.emit(facts, as_json, lambda: named.show_pair_sets([facts]))
+    common.emit(facts, as_json, lambda: describe.show_pair_sets([facts]))
 
 
 def _drawn(
@@ -236,4 +237,4 @@ def negatives(graph: Path, name: str, hard: int, masks: str, force: bool, as_jso
     with common.advancing() as tell:
         made = with_hard_candidates(pairs, stored.graph, hard, list(dict.fromkeys(of)), tell)
     facts = describe_pairs(write_pairs(graph, made, force=True), stored.graph)
-    common.emit(facts, as_json, lambda: named.show_pair_sets([facts]))
+    common.emit(facts, as_json, lambda: describe.show_pair_sets([facts]))

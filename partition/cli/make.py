@@ -20,8 +20,7 @@ from partition.errors import UserError, unknown_name
 from partition.graph.manifest import EXCHANGES, read_manifest
 from partition.graph.store import Partition
 from partition.pipeline import adding, balance, tool_files
-from partition.pipeline.estimates import Network
-from partition.pipeline.memory import MODELS_KNOWN
+from partition.pipeline.memory import MODELS_KNOWN, Network
 from partition.pipeline.portfolio import AIMS, LONGEST, SHORTEST, add_best, usual_limit
 from partition.pipeline.recipe import MAPPINGS, NODES_FIRST
 from partition.pipeline.solving import choose_tool, deadline_with_refinement

@@ -14,9 +14,9 @@ from partition.graph.folders import check_stored_name
 from partition.graph.graph import MASKS
 from partition.graph.links import has_pairs
 from partition.graph.samples import KIND, shares_of_steps, write_samples
-from partition.importing.places import Places
 from partition.importing.steps import in_order_of_vertices, open_steps
-from partition.reporting import named
+from partition.importing.vertex_data import Places
+from partition.reporting import describe
 from partition.reporting.describe import describe_samples
 
 SHARES = "0.7,0.1,0.2"
@@ -107,7 +107,7 @@ def samples(
             links=plain if link else None,
         )  # fmt: skip
     facts = describe_samples(found)
-    common.emit(facts, as_json, lambda: named.show_sample_sets([facts]))
+    common.emit(facts, as_json, lambda: describe.show_sample_sets([facts]))
 
 
 def _shares(text: str) -> list[float]:

@@ -22,7 +22,7 @@ from partition.commands import Commands
 from partition.errors import UserError
 from partition.graph import store
 from partition.graph.graph import Graph
-from partition.importing import synthetic, synthetic_typed
+from partition.importing import synthetic
 from partition.importing.bter import bter as make_bter
 from partition.importing.bter import power_law, profile_of, resized
 
@@ -144,10 +144,10 @@ Examples:
     "--types",
     "Vertices of each type, and columns of features where it is not --features. The first has "
     "labels.",
-    synthetic_typed.TYPES,
+    synthetic.TYPES,
     metavar="TYPE:N[:D],…",
 )
-@option("--relations", "Arcs of each relation.", synthetic_typed.RELATIONS, metavar="A-NAME-B:N,…")
+@option("--relations", "Arcs of each relation.", synthetic.RELATIONS, metavar="A-NAME-B:N,…")
 @option("-c --classes", "Communities.", 4)
 @option("--intra", "Share of arcs that follow the shift of their relation.", 0.8)
 @option("--features", "Columns of features.", 16)
@@ -166,9 +166,9 @@ def hetero(
     Each vertex has a community, and an arc of the r-th relation joins community c to c + r.
     """
     store.check_target(out, force)
-    graph = synthetic_typed.hetero(
-        synthetic_typed.parse_types(types, features),
-        synthetic_typed.parse_relations(relations),
+    graph = synthetic.hetero(
+        synthetic.parse_types(types, features),
+        synthetic.parse_relations(relations),
         **options,
     )
     facts = {"types": types, "relations": relations, "features": features} | options

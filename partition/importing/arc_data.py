@@ -11,10 +11,10 @@ import numpy as np
 
 from partition.errors import UserError, check_name
 from partition.graph.graph import MASKS, ArcData, Graph
-from partition.importing.readers import Allocate
 from partition.importing.readers.arc_columns import ArcTable, arc_table
 from partition.importing.readers.classes import MAX_CLASSES, class_labels
 from partition.importing.readers.files import check_file
+from partition.importing.readers.source import Allocate
 from partition.importing.vertex_data import ORTHOGONAL, generator, random_size
 from partition.records import NUMBERS, TEXTS, map_npy
 from partition.resident import check_memory

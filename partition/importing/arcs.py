@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from partition.errors import UserError, check_name
-from partition.importing.readers import Source
+from partition.importing.readers.source import Source
 
 DUPLICATES = ("merge", "sum", "keep", "error")
 SELF_LOOPS = ("keep", "drop")

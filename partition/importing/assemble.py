@@ -26,17 +26,10 @@ from partition.importing.arc_data import (
 )
 from partition.importing.arcs import Settling, check_number
 from partition.importing.datasets import is_dataset, local_file
-from partition.importing.places import SORTED, Places
-from partition.importing.readers import (
-    LISTS,
-    Layout,
-    Reading,
-    Source,
-    Tell,
-    open_stream,
-    read_source,
-)
-from partition.importing.readers.vertex_files import read_features
+from partition.importing.readers import LISTS
+from partition.importing.readers.reading import open_stream, read_source
+from partition.importing.readers.source import Layout, Reading, Source, Tell
+from partition.importing.readers.vertex_tables import read_features
 from partition.importing.typed import (
     build_typed,
     read_typed,
@@ -44,7 +37,7 @@ from partition.importing.typed import (
     vertices_of_type,
     with_type_features,
 )
-from partition.importing.vertex_data import VertexFiles, attach, random_size
+from partition.importing.vertex_data import SORTED, Places, VertexFiles, attach, random_size
 
 __all__ = ["VertexFiles", "attach", "attach_files", "build_graph", "import_graph"]
 
@@ -81,8 +74,8 @@ def import_graph(
     Parameters
     ----------
     source_path, format, layout
-        See :func:`partition.importing.readers.read_source`. ``layout.ids`` may also be "sorted",
-        and is for the files of features, labels and masks, too.
+        See :func:`partition.importing.readers.reading.read_source`. ``layout.ids`` may also be
+        "sorted", and is for the files of features, labels and masks, too.
     out_path, direction, overwrite, report, keep_features
         See :func:`partition.graph.store.write_graph`.
     undirected, duplicates, self_loops

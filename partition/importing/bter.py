@@ -12,7 +12,7 @@ import numpy as np
 from partition.errors import UserError, require
 from partition.graph.graph import Graph, arcs, index_dtype
 from partition.importing.assemble import build_graph
-from partition.importing.readers import Source
+from partition.importing.readers.source import Source
 from partition.importing.synthetic import ARCS_STREAM, CHUNK, VERTICES_STREAM
 from partition.importing.vertex_data import attach_random, check_random, generator
 from partition.resident import check_memory

@@ -18,8 +18,7 @@ from partition.graph.graph import MASKS, Graph
 from partition.graph.links import HELD_OUT, PairSet, identified, keys
 from partition.graph.relations import Relation, names_of, number_relations
 from partition.graph.twins import Twin
-from partition.importing.readers import Layout
-from partition.importing.readers.edge_list import refuse_doubt
+from partition.importing.readers.columns import refuse_doubt
 from partition.importing.readers.files import check_inside
 from partition.importing.readers.link_files import (
     Arrays,
@@ -30,6 +29,7 @@ from partition.importing.readers.link_files import (
     read_masks,
 )
 from partition.importing.readers.numbering import positions, shown_id
+from partition.importing.readers.source import Layout
 from partition.importing.tensors import host_array
 
 VERTICES = ("positives", "negatives", "candidates", "both")  # arrays that hold ids of vertices

@@ -19,9 +19,9 @@ from partition.graph.graph import ArcData, Graph, chunks, index_dtype
 from partition.graph.sampling import pointers
 from partition.importing.arc_data import ArcFiles, in_order, read_arc_files
 from partition.importing.arcs import Keys, Settling, check_number, joined
-from partition.importing.readers import Source, Stream, Tell
 from partition.importing.readers.arc_columns import NO_DATA, ArcTable
 from partition.importing.readers.numbering import IdsSeen, Numbering, numbering_of
+from partition.importing.readers.source import Source, Stream, Tell
 from partition.importing.spools import (
     Columns,
     DataFiles,

@@ -14,8 +14,8 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.importing.arcs import Keys
-from partition.importing.readers import Allocate
 from partition.importing.readers.arc_columns import ArcTable, text_places
+from partition.importing.readers.source import Allocate
 from partition.records import temporary_name
 
 

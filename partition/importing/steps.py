@@ -10,7 +10,7 @@ import numpy as np
 
 from partition.errors import UserError, installing
 from partition.graph.samples import Steps, with_columns
-from partition.importing.places import Places
+from partition.importing.vertex_data import Places
 from partition.records import map_npy
 
 

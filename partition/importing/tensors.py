@@ -9,7 +9,10 @@ import scipy.sparse as sp
 
 from partition.errors import UserError
 
-STRIDED, COMPRESSED = "torch.strided", {"torch.sparse_csr": "row", "torch.sparse_csc": "col"}
+STRIDED = "torch.strided"
+
+
+COMPRESSED = {"torch.sparse_csr": "row", "torch.sparse_csc": "col"}
 
 
 def host_array(value: Any) -> Any:

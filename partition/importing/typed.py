@@ -15,15 +15,15 @@ from partition.graph.relations import Relation, VertexTypes, relation_dtype
 from partition.graph.store import Manifest, check_target, write_graph
 from partition.graph.twins import Twin, recognised
 from partition.importing.arcs import Keys, Settling, check_number, joined
-from partition.importing.readers import READERS, TYPED, Layout, Source, checked_format
+from partition.importing.readers import READERS, TYPED, checked_format
 from partition.importing.readers.classes import class_labels
 from partition.importing.readers.files import read_errors
+from partition.importing.readers.link_files import read_arrays
 from partition.importing.readers.pyg import read_typed as read_pyg
-from partition.importing.readers.triples import read_arrays
-from partition.importing.readers.typed_source import RelationArcs, TypedSource, checked
-from partition.importing.readers.vertex_files import checked_targets
-from partition.importing.splits import RandomSplit
-from partition.importing.vertex_data import VertexFiles, attach
+from partition.importing.readers.source import Layout, Source
+from partition.importing.readers.typed_tables import RelationArcs, TypedSource, checked
+from partition.importing.readers.vertex_tables import checked_targets
+from partition.importing.vertex_data import RandomSplit, VertexFiles, attach
 
 # Formats whose files may have relations, or none.
 OTHERS: Mapping[str, Callable[[Path], TypedSource | None]] = {"pyg": read_pyg, "npz": read_arrays}
@@ -32,7 +32,7 @@ OTHERS: Mapping[str, Callable[[Path], TypedSource | None]] = {"pyg": read_pyg, "
 def read_typed(path: Path, format: str, layout: Layout) -> TypedSource | None:
     """The content of a file with several types or relations; None if its format has none.
 
-    A UserError as of :func:`partition.importing.readers.read_source`.
+    A UserError as of :func:`partition.importing.readers.reading.read_source`.
     """
     format = checked_format(path, format, layout)
     with read_errors(path):
@@ -111,7 +111,7 @@ def build_typed(
     Parameters
     ----------
     source : TypedSource
-        As :func:`partition.importing.readers.typed_source.checked` has let it pass.
+        As :func:`partition.importing.readers.typed_tables.checked` has let it pass.
     reverse : bool
         Add the reverse of each relation, called ``rev_NAME``, unless it is there: by that name, or
         as a relation that has nearly the same arcs the other way (:mod:`partition.graph.twins`). A

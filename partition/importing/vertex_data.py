@@ -1,21 +1,25 @@
-"""Features, labels and masks from files, or random ones, put where they belong."""
+"""Masks that are drawn at random: which of the labelled vertices train, validate and test."""
 
 from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 
 from partition.errors import UserError, check_name, unknown_name
 from partition.graph.graph import MASKS, UNLABELLED, Graph, known_rows
-from partition.importing.places import SORTED, Places
+from partition.graph.hashing import key, mixed
+from partition.importing.readers import LISTS
 from partition.importing.readers.classes import MAX_CLASSES, class_labels
 from partition.importing.readers.files import check_file, finite_features
-from partition.importing.readers.vertex_files import (
+from partition.importing.readers.numbering import check_ids, positions, shown_id
+from partition.importing.readers.vertex_tables import (
     LABELS,
     TARGETS,
     Rows,
@@ -23,12 +27,356 @@ from partition.importing.readers.vertex_files import (
     mask_files,
     mask_names,
     read_features,
+    read_ids,
     read_labels,
     read_mask,
     read_targets,
 )
-from partition.importing.splits import RandomSplit, draw_masks
 from partition.resident import check_memory
+
+SHARES, PER_CLASS = "random", "per-class"
+SPLIT_EXAMPLES = "random:0.6,0.2,0.2 or per-class:20,500,1000"
+_AMOUNTS = {SHARES: r"[0-9]?\.?[0-9]{1,18}", PER_CLASS: r"[0-9]{1,10}"}
+MAX_SPLITS = 10_000
+# Purposes of hashes: the order of all labelled vertices, or of those that per-class leaves.
+_ALL, _OTHERS = 1, 2
+
+
+@dataclass(frozen=True)
+class RandomSplit:
+    """How masks are drawn.
+
+    Attributes
+    ----------
+    rule : str
+        "random:0.6,0.2,0.2": the shares of the labelled vertices that train, validate and test,
+        rounded down; where they add up to 1, the last takes the rest.
+        "per-class:20,500,1000": of each class 20 vertices train, or all that it has; of the
+        labelled vertices left, whatever their class, 500 validate and 1000 test.
+    splits : int
+        How many splits are drawn. Each is the same, however many there are.
+    seed : int
+
+    Raises
+    ------
+    UserError
+        If the rule is malformed, or a number is out of range.
+    """
+
+    rule: str
+    splits: int = 1
+    seed: int = 0
+    kind: str = field(init=False, repr=False)
+    amounts: tuple[Fraction, ...] = field(init=False, repr=False)  # of each of MASKS
+
+    def __post_init__(self) -> None:
+        kind, amounts = _parsed(self.rule)
+        object.__setattr__(self, "kind", kind)
+        object.__setattr__(self, "amounts", amounts)
+        if not 1 <= self.splits <= MAX_SPLITS:
+            raise UserError(f"{self.splits} splits are not 1 to {MAX_SPLITS}")
+        if not 0 <= self.seed < 2**64:
+            raise UserError(f"seed {self.seed} is outside 0..2^64-1")
+
+    def facts(self) -> dict[str, object]:
+        """The entry of the manifest on it."""
+        return {"rule": self.rule, "splits": self.splits, "seed": self.seed}
+
+
+def draw_masks(graph: Graph, split: RandomSplit) -> dict[str, np.ndarray]:
+    """The masks of a random split, of vertices with a label (or a target that is known) only.
+
+    They are those that the rule does not give 0: (n,) bool each, or (n, splits) bool of several
+    splits. A vertex is put in order by a hash of the seed, the number of the split and its place
+    among the ids in increasing order: so its mask does not depend on the order of the vertices.
+
+    A UserError if the graph has no labels, no classes where the rule counts in each, or too few
+    vertices with a label.
+    """
+    known = known_rows(graph)
+    labels = None
+    if split.kind == PER_CLASS:
+        if not graph.classes:
+            hint = "give --labels, or shares: --split random:0.6,0.2,0.2"
+            raise UserError(f"--split {split.rule} needs a graph with classes", hint)
+        labels = np.asarray(graph.labels)
+        known = labels != UNLABELLED
+    if known is None:
+        hint = "give --labels or --targets too"
+        raise UserError(f"--split {split.rule} needs a graph with labels", hint)
+    vertices = np.flatnonzero(known)
+    places = np.arange(graph.n)  # among the ids in increasing order
+    if graph.ids is not None:
+        places[np.argsort(graph.ids)] = np.arange(graph.n)
+    numbers = places[vertices]
+    classes = None if labels is None else labels[vertices]
+
+    names = [name for name, amount in zip(MASKS, split.amounts, strict=True) if amount]
+    masks = {name: np.zeros((graph.n, split.splits), bool) for name in names}
+    for column in range(split.splits):
+        drawn = dict(zip(MASKS, _drawn(split, column, numbers, classes), strict=True))
+        for name in names:
+            masks[name][vertices[drawn[name]], column] = True
+    return {name: mask if split.splits > 1 else mask[:, 0] for name, mask in masks.items()}
+
+
+def _drawn(
+    split: RandomSplit, column: int, numbers: np.ndarray, classes: np.ndarray | None
+) -> list[np.ndarray]:
+    """Which of the labelled vertices are in each mask of one split, as places in ``numbers``."""
+
+    def shuffled(places: np.ndarray, purpose: int) -> np.ndarray:
+        hashes = mixed(numbers[places], key(split.seed, purpose, column))
+        return places[np.argsort(hashes)]  # no two are equal: the hash is a permutation
+
+    order = shuffled(np.arange(len(numbers)), _ALL)
+    if classes is None:
+        sizes = _shares(split, len(order))
+    else:
+        training = _first_of_each_class(classes[order], int(split.amounts[0]))
+        # Their hashes say which classes are small: shuffled anew, by other ones.
+        others = shuffled(order[~training], _OTHERS)
+        order = np.concatenate([order[training], others])
+        sizes = [int(training.sum()), int(split.amounts[1]), int(split.amounts[2])]
+        if sizes[1] + sizes[2] > len(others):
+            raise UserError(
+                f"--split {split.rule}: {sizes[1] + sizes[2]} vertices are to validate and test, "
+                f"but {len(others)} with a label do not train"
+            )
+    return np.split(order, np.cumsum(sizes))[: len(MASKS)]
+
+
+def _shares(split: RandomSplit, n: int) -> list[int]:
+    """The sizes of the masks from their shares of n vertices."""
+    sizes = [int(share * n) for share in split.amounts]
+    if sum(split.amounts) == 1:
+        last = max(i for i, share in enumerate(split.amounts) if share)
+        sizes[last] += n - sum(sizes)
+    for name, share, size in zip(MASKS, split.amounts, sizes, strict=True):
+        if share and not size:
+            raise UserError(
+                f"--split {split.rule}: no vertex is left for {name}, of {n} with a label"
+            )
+    return sizes
+
+
+def _first_of_each_class(classes: np.ndarray, count: int) -> np.ndarray:
+    """Which are among the first ``count`` of their class, bool."""
+    by_class = np.argsort(classes, kind="stable")
+    ordered = classes[by_class]
+    place = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)
+    first = np.empty(len(classes), bool)
+    first[by_class] = place < count
+    return first
+
+
+def _parsed(rule: str) -> tuple[str, tuple[Fraction, ...]]:
+    """Whether amounts are shares or counted in each class, and the amounts."""
+    kind, _, text = rule.partition(":")
+    fields = text.split(",")
+    if len(fields) != len(MASKS) or not all(
+        re.fullmatch(_AMOUNTS.get(kind, "(?!)"), value) for value in fields
+    ):
+        raise UserError(
+            f"--split {rule!r} is not a rule for training, validation and test",
+            f"such as {SPLIT_EXAMPLES}",
+        )
+    amounts = tuple(map(Fraction, fields))
+    if not amounts[0]:
+        raise UserError(f"--split {rule} leaves no vertex to train on")
+    if kind == SHARES and sum(amounts) > 1:
+        raise UserError(f"--split {rule}: the shares add up to {float(sum(amounts)):g}")
+    return kind, amounts
+
+
+SORTED = "sorted"
+
+
+class Places:
+    """Which vertex a row of a file belongs to.
+
+    A graph without ids is one with the ids 0..n−1.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        ids: str | os.PathLike[str] | np.ndarray | None = None,
+        mask_numbers: str | None = None,
+        source: Mapping[str, object] | None = None,
+        comments: str | None = None,
+    ) -> None:
+        self.source = source or {}
+        self.n = graph.n
+        self.ids = np.arange(graph.n) if graph.ids is None else np.asarray(graph.ids)
+        self.numbers = mask_numbers
+        self.consecutive = self.ids.dtype.kind == "i" and _consecutive(self.ids)
+        self.given = ids is not None
+        self.vertices: np.ndarray | None = None  # of each row; None: row i is of vertex i
+        if ids is None:
+            return
+        if isinstance(ids, np.ndarray):
+            check_ids(ids, "ids")
+            self.vertices = self._found(ids, "ids")
+        elif str(ids) == SORTED and self.consecutive:
+            return
+        elif str(ids) == SORTED:
+            self.vertices = np.argsort(self.ids, kind="stable")
+        else:
+            text = self.ids.dtype.kind == "U"
+            self.vertices = self._found(read_ids(ids, text=text, comments=comments), str(ids))
+        if (self.vertices == np.arange(self.n)).all():
+            self.vertices = None
+
+    def of_vertices(self, rows: Rows, where: str, absent: float | None = None) -> np.ndarray:
+        """The rows in the order of the vertices.
+
+        ``absent`` is the value of vertices that a file with ids has no row for; without it, there
+        are none.
+        """
+        vertices = self._of_rows(rows, where, partly=absent is not None)
+        if vertices is None:
+            return rows.values
+        shape = (self.n, *rows.values.shape[1:])
+        values = np.full(shape, 0 if absent is None else absent, rows.values.dtype)
+        values[vertices] = rows.values
+        return values
+
+    def row_of_each(self, where: str) -> np.ndarray | None:
+        """The row of each vertex in arrays that have one for each; None: row i is of vertex i.
+
+        A UserError if nobody can say, because the ids of the graph are not consecutive numbers.
+        """
+        vertices = self._of_rows(Rows(np.empty(self.n, bool)), where)
+        return None if vertices is None else np.argsort(vertices)
+
+    def mask(self, rows: Rows, where: str) -> np.ndarray:
+        """A mask from bool, from 0 and 1, or from the numbers of the vertices that are in.
+
+        Of several splits, (n, splits) bool or 0 and 1.
+        """
+        values = rows.values
+        if values.ndim == 2 and values.dtype.kind in "biu" and rows.ids is None:
+            if not values.shape[1] or not ((values == 0) | (values == 1)).all():
+                raise UserError(f"{where}: a mask of several splits holds bool, or 0 and 1")
+            found = self.of_vertices(Rows(values.astype(bool)), where)
+            return found[:, 0] if found.shape[1] == 1 else found
+        if values.ndim != 1 or values.dtype.kind not in ("biuU" if rows.ids is None else "biu"):
+            raise UserError(
+                f"{where}: a mask is a vector of bool or of vertex numbers, "
+                f"not {values.dtype} {values.shape}"
+            )
+        binary = values.dtype.kind in "iu" and bool(np.isin(values, (0, 1)).all())
+        if values.dtype.kind == "b" or rows.ids is not None:
+            if values.dtype.kind != "b" and not binary:
+                raise UserError(f"{where}: a mask with ids has true or false, 0 or 1 in each row")
+            return self.of_vertices(Rows(values.astype(bool), rows.ids), where)
+        if binary and len(values) == self.n:
+            if self.n <= 2 and len(np.unique(values)) == len(values):
+                raise UserError(
+                    f"{where} may be a row for each vertex, or a list of vertices",
+                    "save it as bool: mask.astype(bool)",
+                )
+            return self.of_vertices(Rows(values.astype(bool)), where)
+        listed, times = np.unique(values, return_counts=True)
+        if len(listed) < len(values):
+            twice = shown_id(listed[int(np.argmax(times > 1))])
+            hint = f"a mask of 0 and 1 has a row for each of the {self.n} vertices"
+            raise UserError(
+                f"{where} lists vertex {twice} more than once, in {len(values)} rows",
+                hint if binary else None,
+            )
+        mask = np.zeros(self.n, bool)
+        mask[self._listed(listed, where)] = True
+        return mask
+
+    def _of_rows(self, rows: Rows, where: str, partly: bool = False) -> np.ndarray | None:
+        """The vertex of each row, None where row i is of vertex i."""
+        if rows.ids is not None:
+            if self.given:
+                raise UserError(f"{where} has a column of ids, so --ids is not for it")
+            return self._found(rows.ids, where, partly)
+        if len(rows.values) != self.n:
+            raise UserError(
+                f"{where} has {len(rows.values)} rows, the graph has {self.n} vertices",
+                f"rows are vertices: transpose its {rows.values.shape}"
+                if rows.values.shape[1:] == (self.n,)
+                else self._hint(),
+            )
+        if not self.given and not self.consecutive:
+            raise UserError(
+                f"{where}: it is not clear which vertex a row is of, because the ids of the graph "
+                f"are not consecutive numbers ({self._sample()})",
+                "--ids FILE lists the ids of the rows; --ids sorted: rows follow increasing ids; a "
+                "table may have a column 'id'",
+            )
+        return self.vertices
+
+    def _listed(self, numbers: np.ndarray, where: str) -> np.ndarray:
+        """Vertices from a list of their numbers or ids."""
+        meaning = self.numbers
+        same = bool((self.ids[:1] == 0).all()) and self.consecutive and self.vertices is None
+        if numbers.dtype.kind == "U" or meaning == "ids" or (meaning is None and same):
+            place, there = positions(self.ids, self._of_one_kind(numbers, where))
+            if there.all():
+                return place
+            outside = shown_id(numbers[int(np.argmin(there))])
+            span = f"outside 0..{self.n - 1}" if same else "that the graph does not have"
+            raise UserError(f"{where} names a vertex {span}: {outside}")
+        if meaning is None:
+            raise UserError(
+                f"{where}: the numbers can be ids ({self._sample()}) or rows (0..{self.n - 1})",
+                "give --mask-numbers ids or rows, or a bool for each vertex",
+            )
+        if len(numbers) and (int(numbers[0]) < 0 or int(numbers[-1]) >= self.n):
+            raise UserError(f"{where} names a row outside 0..{self.n - 1}")
+        return numbers if self.vertices is None else self.vertices[numbers]
+
+    def _found(self, ids: np.ndarray, where: str, partly: bool = False) -> np.ndarray:
+        """The vertex of each id; a UserError unless every vertex is there, or ``partly`` some."""
+        place, there = positions(self.ids, self._of_one_kind(ids, where))
+        if not there.all():
+            strange = shown_id(ids[int(np.argmin(there))])
+            raise UserError(
+                f"{where}: the graph has no vertex {strange}; its ids are {self._sample()}",
+                self._hint(),
+            )
+        if len(ids) != self.n and not partly:
+            absent = np.ones(self.n, bool)
+            absent[place] = False
+            first = shown_id(self.ids[int(np.argmax(absent))])
+            raise UserError(
+                f"{where} has {len(ids)} rows, the graph has {self.n} vertices; there is none for "
+                f"vertex {first}"
+            )
+        return place
+
+    def _of_one_kind(self, ids: np.ndarray, where: str) -> np.ndarray:
+        if self.ids.dtype.kind == "U":
+            return ids.astype(str)
+        if ids.dtype.kind == "U":
+            raise UserError(f"{where}: the ids of the graph are integers, not {shown_id(ids[0])}")
+        return ids
+
+    def _sample(self) -> str:
+        shown = ", ".join(shown_id(value) for value in self.ids[:3])
+        return f"{shown} …" if self.n > 3 else shown
+
+    def _hint(self) -> str | None:
+        """How a list of arcs is told its vertices, unless it was."""
+        if given := self.source.get("vertices"):
+            return f"--vertices {given} was given to import, which gives it {self.n:,} vertices"
+        if self.source.get("format", "edges") not in LISTS:
+            return None  # the file says how many there are
+        if self.source.get("ids_given"):
+            return None
+        option = "--ids FILE" if self.ids.dtype.kind == "U" else "--vertices N or --ids FILE"
+        return f"a list of arcs does not show vertices without arcs: import it with {option}"
+
+
+def _consecutive(ids: np.ndarray) -> bool:
+    return not len(ids) or bool((ids == np.arange(len(ids)) + ids[0]).all())
+
 
 FEATURE_STREAM, LABEL_STREAM = 1, 2
 MASK_NUMBERS = ("ids", "rows")

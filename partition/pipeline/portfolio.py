@@ -20,12 +20,12 @@ from partition.graph.graph import Graph
 from partition.graph.manifest import EXCHANGES, read_manifest
 from partition.graph.metrics import Metrics, measure, measure_mixed
 from partition.graph.store import Partition, pair_names
-from partition.pipeline import estimates
+from partition.pipeline import memory
 from partition.pipeline.adding import new_partition, step, tool_version, warn_of_imbalance
 from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE
 from partition.pipeline.balance import constraint_weights
-from partition.pipeline.estimates import CANDIDATES, Candidate, Cost, Facts, Network
 from partition.pipeline.measuring import figures_of, measuring_share
+from partition.pipeline.memory import CANDIDATES, Candidate, Cost, Facts, Network
 from partition.pipeline.recipe import SEED_LIMIT, Recipe, recipe_of
 from partition.pipeline.solving import (
     choose_tool,
@@ -133,7 +133,7 @@ def add_best(
     network, objective = network or Network(), objective or Objective()
     constraints = recipe.constraints
     recipe.check(stored, k)
-    estimates.check_network(network)
+    memory.check_network(network)
     check_name("exchange", exchange, AIMS)
     constraint_weights(graph, recipe.direction, constraints)
     aims = EXCHANGES if exchange == AUTO else (exchange,)
@@ -261,10 +261,10 @@ class _Run:
         why_not = {c.name: self._why_not(c, unmixed) for c in CANDIDATES[1:]}
         able = [candidate for candidate in CANDIDATES[1:] if not why_not[candidate.name]]
         aims = [aim for aim in self.aims if aim == "rows" or not unmixed]
-        costs = {aim: estimates.refinement_cost(facts[aim], aim) for aim in aims}
+        costs = {aim: memory.refinement_cost(facts[aim], aim) for aim in aims}
         of_tools = facts[self.aims[0]]
         left = planned - head.seconds(of_tools)
-        chosen = estimates.schedule(of_tools, left, list(costs.values()), able)
+        chosen = memory.schedule(of_tools, left, list(costs.values()), able)
         tools = self.deadline.part(TOOLS_END)
         made = [first, *(self._make(candidate, tools) for candidate in chosen)]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from partition.charts.figures import COLOURS, COLUMNS, Bars, Figure, Lines, Points, Series
 from partition.charts.page import Fact, Section, Table, write_page
-from partition.charts.scales import number
+from partition.charts.svg import number
 from partition.errors import shown
 from partition.graph.metrics import Metrics
 from partition.graph.store import Manifest

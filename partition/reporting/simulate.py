@@ -10,15 +10,8 @@ import numpy as np
 from partition.errors import UserError
 from partition.graph import sampling
 from partition.graph.graph import training_rows
-from partition.graph.sampling import (
-    SAMPLERS,
-    by_relation,
-    draw_batch,
-    kept_pairs,
-    measure_batch,
-    observe,
-    rows_within,
-)
+from partition.graph.metrics import draw_batch, kept_pairs, measure_batch, observe, rows_within
+from partition.graph.sampling import SAMPLERS, by_relation
 from partition.graph.store import member, open_graph, read_partition
 
 FIGURES = ("volume", "max_send", "max_recv", "messages", "max_send_messages")

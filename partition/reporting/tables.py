@@ -1,4 +1,4 @@
-"""Output of the command line as tables on a terminal."""
+"""Cells and columns of the tables that the command line prints."""
 
 from __future__ import annotations
 
@@ -14,10 +14,17 @@ from partition.errors import shown
 from partition.graph.metrics import Metrics, NodeTraffic
 from partition.graph.store import Manifest, Partition, StoredGraph
 from partition.pipeline.checking import Finding
-from partition.reporting.cells import console, facts_table, names, number, numbers, plain, titled
-from partition.reporting.describe import summaries
-from partition.reporting.named import show_list
-from partition.reporting.schema import schema_tables
+from partition.reporting.describe import (
+    console,
+    facts_table,
+    names,
+    number,
+    numbers,
+    plain,
+    show_list,
+    summaries,
+    titled,
+)
 
 MANY_PARTS = 64
 
@@ -345,3 +352,30 @@ def _with_change(value: float, before: float | None) -> str:
     if not before or isinstance(value, float):
         return number(value)
     return f"{number(value)} ({100 * (value / before - 1):+.1f} %)"
+
+
+MANY = 40  # relations in a table
+
+
+def schema_tables(schema: Mapping[str, Any]) -> list[Table]:
+    """The types, and the relations, a row each; of many relations those with the most arcs."""
+    if not schema:
+        return []
+    right = [Column(head, justify="right") for head in ("vertices", "features", "labelled")]
+    types = Table("type", *right, title="vertex types", title_justify="left")
+    for row in schema["vertex_types"]:
+        columns = f"{row['features']:,}" if row["features"] else "none"
+        types.add_row(row["name"], f"{row['vertices']:,}", columns, f"{row['labelled']:,}")
+    found = schema["relations"]
+    if len(found) > MANY:
+        found = sorted(found, key=lambda row: -row["arcs"])
+    heads = [Column(head) for head in ("source", "relation", "target")]
+    relations = Table(
+        *heads, Column("arcs", justify="right"), title="relations", title_justify="left"
+    )
+    for row in found[:MANY]:
+        words = (shown(row[key]) for key in ("source", "name", "target"))
+        relations.add_row(*words, f"{row['arcs']:,}")
+    if rest := found[MANY:]:
+        relations.add_row("…", f"{len(rest):,} more", "…", f"{sum(row['arcs'] for row in rest):,}")
+    return [types, relations]

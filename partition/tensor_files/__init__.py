@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from partition.records import read_npz
-from partition.tensor_files.safetensors import read_safetensors
+from partition.tensor_files.arrays import read_safetensors
 from partition.tensor_files.torch_zip import read_torch
 
 READERS: Mapping[str, Callable[[Path], dict[str, np.ndarray]]] = {

@@ -21,7 +21,7 @@ import numpy as np
 from partition.errors import UserError
 from partition.records import open_regular, zip_errors
 from partition.resident import check_memory
-from partition.tensor_files.numbers import BFLOAT16, array_of, item_bytes
+from partition.tensor_files.arrays import BFLOAT16, array_of, item_bytes
 from partition.tensor_files.pickles import DICT, Made, Meant, Named, read_pickle
 
 KINDS = {

@@ -12,8 +12,7 @@ from words import line
 from partition.graph.links import split_pairs, write_pairs
 from partition.graph.relations import Relation
 from partition.graph.store import open_graph
-from partition.importing.synthetic import rmat, sbm
-from partition.importing.synthetic_typed import hetero
+from partition.importing.synthetic import hetero, rmat, sbm
 
 N, WIDTH = 5000, 4096
 WIDE = ["model.order=combine", "model.hidden=[512]"]

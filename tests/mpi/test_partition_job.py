@@ -8,7 +8,7 @@ from words import line
 
 from partition.graph.store import open_graph, partition_lock, read_partition
 from partition.importing.assemble import build_graph
-from partition.importing.readers import Source
+from partition.importing.readers.source import Source
 from partition.pipeline.balance import constraint_weights, limits
 from partition.pipeline.measuring import figures_of
 

@@ -10,7 +10,7 @@ from words import latest, sets
 
 from partition.graph.store import read_partition, write_partition
 from partition.importing.assemble import build_graph
-from partition.importing.readers import Source
+from partition.importing.readers.source import Source
 from partition.importing.synthetic import sbm
 
 DOT = "⟨M·x, y⟩ = ⟨x, Mᵀ·y⟩"

@@ -17,7 +17,7 @@ import gcnmpi
 from gcnmpi.mpi import launch
 from gcnmpi.run.weights_file import write_weights
 from partition.importing.assemble import import_graph
-from partition.importing.readers import Layout
+from partition.importing.readers.source import Layout
 
 N = 40
 

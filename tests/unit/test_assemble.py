@@ -11,7 +11,7 @@ from small_graphs import arcs_in
 
 from partition.graph.graph import symmetry
 from partition.importing.assemble import VertexFiles, attach, build_graph, import_graph
-from partition.importing.readers import Source
+from partition.importing.readers.source import Source
 
 
 def make_source(n, pairs, weights=None, **more):

@@ -11,7 +11,7 @@ import pytest
 from refusals import refuses
 from small_graphs import make_folder, random_graph
 
-from partition.charts import figures, scales
+from partition.charts import figures, svg
 from partition.charts.figures import Bars, HeatMap, Lines, Points, Series, binned, groups_of
 from partition.charts.page import Section, Table, as_page, legend_of, table_of
 from partition.charts.paper import check_figure
@@ -48,11 +48,11 @@ def every_figure(text="plain"):
 
 def test_ticks_are_round_and_around_what_they_measure():
     for least, most in ((0, 1), (-3, 7), (5, 5), (0, 0), (1e-7, 3e-7), (0, 1e9)):
-        found = scales.ticks(least, most)
+        found = svg.ticks(least, most)
         assert found[0] <= least <= most <= found[-1]
-        assert 2 <= len(found) == len({scales.number(tick) for tick in found}) <= 8
+        assert 2 <= len(found) == len({svg.number(tick) for tick in found}) <= 8
         assert found == sorted(found)
-    assert scales.log_ticks(1, 10_000) == [1, 10, 100, 1000, 10_000]  # from four decades on
+    assert svg.log_ticks(1, 10_000) == [1, 10, 100, 1000, 10_000]  # from four decades on
 
 
 def test_a_long_curve_is_thinned_to_its_mean_and_range():

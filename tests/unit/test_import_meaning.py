@@ -13,8 +13,9 @@ from command_line import refused, run
 from refusals import refuses
 
 from partition.graph.store import open_graph, read_partition
-from partition.importing.readers import Layout, read_source
-from partition.importing.readers.vertex_files import read_features
+from partition.importing.readers.reading import read_source
+from partition.importing.readers.source import Layout
+from partition.importing.readers.vertex_tables import read_features
 
 RING = "".join(f"{i} {(i + 1) % 6}\n" for i in range(6))
 ROWS = np.arange(6, dtype=np.float32)[:, None]

@@ -59,7 +59,7 @@ USED = {
     "api": ("importing", "pipeline", "refinement.objective"),
     "partitioning": ("backends", "models", "pipeline", "refinement"),
     "importing": ("importing",),
-    "cli": ("cli.common", "cli.import_options", "importing.assemble"),
+    "cli": ("cli.common", "cli.importing", "importing.assemble"),
 }
 
 

@@ -20,8 +20,9 @@ from partition.graph.store import open_graph
 from partition.importing import on_disk, spools
 from partition.importing.arcs import Settling
 from partition.importing.assemble import build_graph
-from partition.importing.readers import Layout, Reading, Source, open_stream, read_source
 from partition.importing.readers.arc_columns import ArcTable
+from partition.importing.readers.reading import open_stream, read_source
+from partition.importing.readers.source import Layout, Reading, Source
 
 RULES = list(itertools.product(("merge", "sum"), ("keep", "drop"), (False, True)))
 

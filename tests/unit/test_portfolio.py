@@ -23,9 +23,9 @@ from partition.graph.store import (
     write_partition,
 )
 from partition.importing.synthetic import rmat, sbm
-from partition.pipeline import estimates, portfolio, solving
+from partition.pipeline import memory, portfolio, solving
 from partition.pipeline.adding import add_partition, refine_partition
-from partition.pipeline.estimates import CANDIDATES, Facts, Network, refinement_cost, schedule
+from partition.pipeline.memory import CANDIDATES, Facts, Network, refinement_cost, schedule
 from partition.pipeline.portfolio import add_best
 from partition.pipeline.recipe import Recipe
 from partition.refinement.objective import Objective
@@ -180,7 +180,7 @@ def test_what_is_stopped_or_fails_is_told_and_is_not_deterministic(folder, cheap
 
 
 def test_a_clock_that_runs_out(folder, cheap, monkeypatch):
-    monkeypatch.setattr(estimates, "schedule", lambda *args: list(portfolio.CANDIDATES[1:]))
+    monkeypatch.setattr(memory, "schedule", lambda *args: list(portfolio.CANDIDATES[1:]))
     refuses("no time was left", add_best, folder, 4, time_limit=1e-6)
     assert list_partitions(folder) == []
 

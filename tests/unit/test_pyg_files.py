@@ -16,7 +16,9 @@ import gcnmpi
 from partition.errors import DataWarning, UserError
 from partition.graph.store import open_graph
 from partition.importing.objects import arrays_of
-from partition.importing.readers import Layout, dgl_bin, guess_format, read_source
+from partition.importing.readers import dgl_bin, guess_format
+from partition.importing.readers.reading import read_source
+from partition.importing.readers.source import Layout
 
 DATA, STORAGE = "torch_geometric.data.data", "torch_geometric.data.storage"
 HETERO, KINDS = "torch_geometric.data.hetero_data", ("edge", "tensor")

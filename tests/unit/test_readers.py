@@ -35,8 +35,10 @@ from partition import records
 from partition.graph.store import open_graph
 from partition.importing import datasets, readers, spools
 from partition.importing.assemble import build_graph, import_graph
-from partition.importing.readers import Layout, parquet_tables, read_source, sizes, unpacking
-from partition.importing.readers.vertex_files import read_features, read_labels
+from partition.importing.readers import files, parquet_tables, sizes
+from partition.importing.readers.reading import open_stream, read_source
+from partition.importing.readers.source import Layout, Reading
+from partition.importing.readers.vertex_tables import read_features, read_labels
 
 BANNER = "%%MatrixMarket matrix coordinate "
 
@@ -213,7 +215,7 @@ REFUSED = [
 
 
 def test_what_is_packed_and_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(unpacking, "FREE_CONTENT", 1 << 16)
+    monkeypatch.setattr(files, "FREE_CONTENT", 1 << 16)
     for name, content, message in REFUSED:
         refuses(message, read_source, put(tmp_path, name, content, packs=False))
 
@@ -276,8 +278,8 @@ def test_sizes_are_no_edge(tmp_path):
     for case, (text, hint) in SIZED.items():
         path = put(tmp_path, "e.txt", text)
         assert hint in refuses("sizes|Matrix Market", read_source, path, "edges").hint
-        given = path, "edges", Layout(), readers.Reading()
-        refuses("sizes|Matrix Market", readers.open_stream, *given)
+        given = path, "edges", Layout(), Reading()
+        refuses("sizes|Matrix Market", open_stream, *given)
         if case in ("ring of METIS", "sizes"):
             chosen = read_source(path, layout=Layout(columns="source,target"))
             assert len(chosen.source) == text.count("\n")
@@ -584,8 +586,8 @@ def table_of(path, **columns):
 
 
 def in_pieces(path):
-    reading = readers.Reading(spools.allocate_in(path.parent))
-    return list(readers.open_stream(path, "auto", Layout(), reading).pieces)
+    reading = Reading(spools.allocate_in(path.parent))
+    return list(open_stream(path, "auto", Layout(), reading).pieces)
 
 
 def test_lists_of_arcs_with_ids_of_both_kinds(tmp_path):
@@ -674,7 +676,7 @@ def test_files_out_of_proportion_are_refused(tmp_path, monkeypatch):
     refuses("more than 200 times its size, 4,194,432", read_features, tmp_path / "x.npz")
     np.savez(tmp_path / "x.npz", features=np.zeros((1 << 18, 2)))
     assert read_features(tmp_path / "x.npz").values.shape == (1 << 18, 2)
-    monkeypatch.setattr(unpacking, "FREE_CONTENT", 1 << 20)
+    monkeypatch.setattr(files, "FREE_CONTENT", 1 << 20)
     packed = put(tmp_path, "e.txt.gz", (b"1 2" + b" " * 4000 + b"\n") * (1 << 9))
     refuses("unpacks to more than 100 times its size", read_source, packed)
 

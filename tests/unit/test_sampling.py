@@ -17,6 +17,7 @@ from gcnmpi.schemes import sampling
 from gcnmpi.schemes.sampling_arcs import ArcEntries
 from partition.graph.aggregation import aggregation_matrix
 from partition.graph.hashing import AT_ONCE, key, mixed, permuted
+from partition.graph.metrics import rows_within
 from partition.graph.relations import Relation
 from partition.graph.sampling import (
     SAMPLERS,
@@ -24,7 +25,6 @@ from partition.graph.sampling import (
     fanouts_of_relations,
     make_sampler,
     parse_fanouts,
-    rows_within,
     sides,
 )
 

@@ -8,13 +8,15 @@ import pytest
 from refusals import refuses
 
 from partition.errors import UserError
-from partition.importing.readers import Layout, Reading, blocks, open_stream, read_source
+from partition.importing.readers import text
+from partition.importing.readers.reading import open_stream, read_source
+from partition.importing.readers.source import Layout, Reading
 from partition.importing.readers.text import Table
-from partition.importing.readers.vertex_files import read_features, read_labels
+from partition.importing.readers.vertex_tables import read_features, read_labels
 
 
 def test_lines_keep_their_numbers_in_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr(blocks, "BLOCK", 1 << 11)
+    monkeypatch.setattr(text, "BLOCK", 1 << 11)
     lines = [f"{i} {i + 1}" + " # c" * (i % 7 == 0) for i in range(2000)]
     path = tmp_path / "e.txt"
     path.write_text("# c\n\n" + "\n".join(lines))

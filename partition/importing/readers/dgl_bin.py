@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 
 from partition.errors import UserError
-from partition.importing.readers import Layout, Source
 from partition.importing.readers.files import quoted
-from partition.importing.readers.named_arrays import source_of
+from partition.importing.readers.npz import source_of
+from partition.importing.readers.source import Layout, Source
 from partition.records import open_regular
 
 FILE, HETERO, IMMUTABLE, UNIT, COO, CSR, ARRAY = (

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from partition.errors import UserError
-from partition.importing.readers import Layout, Piece, Reading, Stream
-from partition.importing.readers.sharing import in_step
+from partition.importing.readers.source import Layout, Piece, Reading, Stream
+from partition.importing.readers.text import in_step
 from partition.records import map_npy
 from partition.resident import forget_pages
 

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import gzip
+import io
 import lzma
+import math
 import os
+import re
 import stat
 import tarfile
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, cast
 
 import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
 from numpy.typing import DTypeLike
 
 from partition.errors import DataWarning, UserError, shortened
+from partition.records import (
+    ARCHIVE_RATIO,
+    DEFLATE_RATIO,
+    FREE_ARCHIVE,
+    NPY_HEAD,
+    open_regular,
+    read_npy_header,
+    zip_errors,
+)
 from partition.resident import check_memory
 
 LARGEST_WHOLE = 1 << 24  # up to which float32 has every whole number
@@ -137,3 +154,322 @@ def finite_features(
                 else "infinities and values beyond float32 are not accepted",
             )
     return features
+
+
+# Lists of arcs and tables of numbers shrink to a tenth or so in a packed file, hardly further.
+TEXT_RATIO = 100
+FREE_CONTENT = 1 << 26
+ZIP, TAR = "a zip archive", "a tar archive"
+_BEGIN = 512  # bytes by which packed content is known
+_LAYERS = 4  # of a file that is packed: a gzip'd file in a tar archive in gzip has 3
+_BUFFER = 1 << 18
+_KINDS = {
+    b"\x1f\x8b": "compressed with gzip",
+    b"BZh": "compressed with bzip2",
+    b"\xfd7zXZ\0": "compressed with xz",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd",
+    b"PK\3\4": ZIP,
+    b"PK\5\6": ZIP,
+}
+_OPENERS: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {
+    "compressed with gzip": lambda file: cast(IO[bytes], gzip.GzipFile(fileobj=file, mode="rb")),
+    "compressed with bzip2": lambda file: cast(IO[bytes], bz2.BZ2File(file)),
+    "compressed with xz": lambda file: cast(IO[bytes], lzma.LZMAFile(file)),  # noqa: SIM115
+    "compressed with zstd": lambda file: cast(IO[bytes], pa.CompressedInputStream(file, "zstd")),
+}
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")  # ends of names
+_SUFFIXES = re.compile(r"(\.(gz|bz2|xz|zst|tar|tgz|tbz2?|txz|tzst|zip))+$", re.IGNORECASE)
+_NO_DATA = re.compile(r"(readme|licen[cs]e|\.|__macosx)|.*\.(md|html?|pdf|bib)$", re.IGNORECASE)
+
+
+def packing_of(path: Path) -> str | None:
+    """How a file is packed, "compressed with gzip" or "a zip archive"; None: it is not."""
+    with open_regular(path) as file:
+        return _packing(file.read(_BEGIN))
+
+
+def open_unpacked(path: Path, *, ratio: int = TEXT_RATIO) -> IO[bytes]:
+    """Open for reading bytes: those of the file, or of what is packed in it.
+
+    Content of more than ``FREE_CONTENT`` that is more than ``ratio`` times as long as the file is
+    refused while it is read; and so is an archive of several files, none of which is called like
+    it; and a pipe, a device or a folder, from which nothing is read.
+    """
+    return _opened(path, ratio)[0]
+
+
+def holds_arrays(path: Path) -> bool:
+    """Whether a zip archive is an ``.npz``, or a file that torch wrote: read by other means."""
+    with zip_errors(path), open_regular(path) as file, zipfile.ZipFile(file) as archive:
+        names = archive.namelist()
+    return all(name.endswith(".npy") for name in names) or any(n.endswith(".pkl") for n in names)
+
+
+def content_name(path: Path) -> str:
+    """The name of a file without the suffixes of packing, or of the file in an archive."""
+    file, name = _opened(path, TEXT_RATIO)
+    file.close()
+    return _SUFFIXES.sub("", name)
+
+
+def position_in(file: IO[bytes]) -> int:
+    """How many bytes of the file on disk have been read, of one that the above has opened."""
+    raw = getattr(file, "raw", None)
+    return raw.below.tell() if isinstance(raw, _Content) else file.tell()
+
+
+def content_limit(path: Path) -> int:
+    """The most bytes that reading a plain or packed file can yield."""
+    ratio = 1 if packing_of(path) is None else DEFLATE_RATIO
+    return path.stat().st_size * ratio
+
+
+class _Content(io.RawIOBase):
+    """Unpacked content, refused where it is out of proportion to the file ``below``."""
+
+    def __init__(self, path: Path, file: IO[bytes], below: IO[bytes], ratio: int) -> None:
+        super().__init__()
+        self._path, self._file, self.below, self._ratio = path, file, below, ratio
+        self._most, self._count = max(FREE_CONTENT, os.stat(path).st_size * ratio), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        count = 0
+        while count < len(buffer) and (piece := self._file.read(len(buffer) - count)):
+            buffer[count : count + len(piece)] = piece
+            count += len(piece)
+        self._count += count
+        if self._count > self._most:
+            raise UserError(
+                f"{self._path} unpacks to more than {self._ratio} times its size",
+                "if you trust it, unpack it and give the unpacked file",
+            )
+        return count
+
+    def close(self) -> None:
+        super().close()
+        self.below.close()
+
+
+def _opened(path: Path, ratio: int, wanted: str | None = None) -> tuple[IO[bytes], str]:
+    """The content of a file, and its name; of an archive the member ``wanted``."""
+    below = open_regular(path)
+    file, name = below, path.name
+    try:
+        for _ in range(_LAYERS):
+            kind = _packing(_begin(file))
+            if kind is None:
+                return file, name
+            name = _SUFFIXES.sub("", name)
+            if kind == ZIP:
+                file, name = _of_zip(path, file, below)
+            elif kind == TAR:
+                found, name = _of_tar(path, file, wanted)
+                if found is None:  # it was read to its end
+                    below.close()
+                    return _opened(path, ratio, name)
+                file = found
+            else:
+                file = _OPENERS[kind](file)
+            file = io.BufferedReader(_Content(path, file, below, ratio), _BUFFER)
+    except BaseException:
+        below.close()
+        raise
+    below.close()
+    raise UserError(f"{path} is packed again and again", "unpack it")
+
+
+def _begin(file: IO[bytes]) -> bytes:
+    if isinstance(file, io.BufferedReader) and isinstance(file.raw, _Content):
+        return file.peek(_BEGIN)[:_BEGIN]
+    begin = file.read(_BEGIN)
+    file.seek(0)
+    return begin
+
+
+def _packing(begin: bytes) -> str | None:
+    if begin[257:262] == b"ustar":
+        return TAR
+    return next((kind for magic, kind in _KINDS.items() if begin.startswith(magic)), None)
+
+
+def _of_zip(path: Path, file: IO[bytes], below: IO[bytes]) -> tuple[IO[bytes], str]:
+    if file is not below:
+        raise UserError(f"{path} is {ZIP} that is compressed again", "unpack it")
+    archive = zipfile.ZipFile(file)
+    names = [name for name in archive.namelist() if name and not name.endswith("/")]
+    name = _chosen(path, ZIP, names)
+    try:
+        return archive.open(name), PurePosixPath(name).name
+    except (RuntimeError, NotImplementedError) as error:  # it wants a password, or a library
+        raise UserError(f"{path}: {quoted(name)} cannot be read: {error}", "unpack it") from error
+
+
+def _of_tar(path: Path, file: IO[bytes], wanted: str | None) -> tuple[IO[bytes] | None, str]:
+    """The member of an archive that is called like it, or the wanted one; None: that name."""
+    names, like = list[str](), _stem(path.name)
+    archive = tarfile.open(fileobj=file, mode="r|")  # noqa: SIM115
+    for member in archive:
+        if member.isreg():
+            names.append(member.name)
+            if wanted in (member.name, None) and (wanted or _stem(member.name) == like):
+                return archive.extractfile(member), PurePosixPath(member.name).name
+    return None, _chosen(path, TAR, names)
+
+
+def _chosen(path: Path, kind: str, names: Sequence[str]) -> str:
+    """The file of an archive that is meant; a UserError where that is not clear."""
+    files = [name for name in names if not _NO_DATA.match(PurePosixPath(name).name)]
+    alike = [name for name in files if _stem(name) == _stem(path.name)]
+    if len(alike or files) != 1:
+        shown = ", ".join(map(quoted, files[:12])) or "nothing"
+        raise UserError(f"{path} is {kind} of {shown}", "unpack it, and give one file")
+    return (alike or files)[0]
+
+
+def _stem(name: str) -> str:
+    """The name of a file without folders and suffixes."""
+    return PurePosixPath(_SUFFIXES.sub("", PurePosixPath(name).name)).stem.lower()
+
+
+@dataclass(frozen=True)
+class Member:
+    """An array of an ``.npz``, by its header, which its bytes can hold."""
+
+    path: Path
+    name: str
+    begin: int  # of the numbers, in bytes
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def where(self) -> str:
+        """The name of the array in messages."""
+        return f"{self.path}: {self.name}"
+
+    def rows(self, at_once: int) -> Iterator[np.ndarray]:
+        """All rows, ``at_once`` at a time: arrays of shape (m, …)."""
+        for piece in self._numbers(at_once * math.prod(self.shape[1:]), 0, math.prod(self.shape)):
+            yield piece.reshape(-1, *self.shape[1:])
+
+    def pairs(self, at_once: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The two rows of a (2, E) array side by side, ``at_once`` columns at a time."""
+        count = self.shape[1]
+        first, second = (self._numbers(at_once, row * count, (row + 1) * count) for row in (0, 1))
+        yield from zip(first, second, strict=True)
+
+    def _numbers(self, at_once: int, start: int, stop: int) -> Iterator[np.ndarray]:
+        """The numbers of the flat array from ``start`` to ``stop`` − 1, some at a time."""
+        size = self.dtype.itemsize
+        try:
+            with (
+                open_regular(self.path) as file,
+                zipfile.ZipFile(file) as archive,
+                archive.open(f"{self.name}.npy") as stream,
+            ):
+                stream.seek(self.begin + start * size)  # bytes before are unpacked, not kept
+                for at in range(start, stop, at_once):
+                    nbytes = min(at_once, stop - at) * size
+                    raw = stream.read(nbytes)
+                    if len(raw) < nbytes:
+                        raise UserError(f"{self.where} is truncated")
+                    yield np.frombuffer(raw, self.dtype)
+        except (EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError) as error:
+            raise UserError(f"{self.where} is truncated or damaged: {error}") from error
+
+
+def find_member(path: Path, name: str) -> Member:
+    """The array ``name`` of the file, of numbers in C order.
+
+    A UserError if there is none, it is damaged or out of proportion to the file, or in Fortran's
+    order.
+    """
+    where = f"{path}: {name}"
+    with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+        try:
+            entry = archive.getinfo(f"{name}.npy")
+        except KeyError:
+            raise UserError(f"{path} has no array {name}") from None
+        most = max(FREE_ARCHIVE, ARCHIVE_RATIO * os.fstat(file.fileno()).st_size)
+        if entry.file_size > most:
+            raise UserError(
+                f"{path} unpacks to more than {ARCHIVE_RATIO} times its size",
+                "if you trust it, write it again with numpy.savez",
+            )
+        with archive.open(entry) as stream:
+            head = stream.read(NPY_HEAD)
+        begin, shape, fortran, dtype = read_npy_header(head, entry.file_size, where, "biuf")
+    if fortran and len(shape) > 1:
+        raise UserError(
+            f"{where} is in Fortran's order, which is not read in pieces",
+            "write it again: numpy.savez(FILE, name=numpy.ascontiguousarray(array))",
+        )
+    return Member(path, name, begin, shape, dtype)
+
+
+# Sparse features may have so many columns without an entry for each.
+SPARSE_WIDTH = 1 << 16
+
+
+# indptr, indices, data, shape.
+Csr = tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, int]]
+
+
+def check_csr(matrix: Csr, where: str) -> Csr:
+    """The matrix; a UserError, which names ``where``, unless its arrays fit each other."""
+    indptr, indices, data, (rows, columns) = matrix
+    for name, array in (("indptr", indptr), ("indices", indices)):
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            raise UserError(f"{where}: {name} is not a vector of integers")
+    if data.ndim != 1 or data.dtype.kind not in "biuf":
+        raise UserError(f"{where}: data is not a vector of numbers")
+    if rows < 0 or columns < 0 or len(indptr) != rows + 1:
+        shape = rows, columns
+        raise UserError(f"{where}: {len(indptr)} row pointers do not fit the shape {shape}")
+    if len(indices) != len(data):
+        raise UserError(f"{where}: {len(indices)} indices but {len(data)} values")
+    if indptr[0] != 0 or indptr[-1] != len(indices) or (indptr[1:] < indptr[:-1]).any():
+        raise UserError(f"{where}: row pointers do not rise from 0 to {len(indices)}")
+    if len(indices) and (indices.min() < 0 or indices.max() >= columns):
+        raise UserError(f"{where}: a column index is outside 0..{columns - 1}")
+    return matrix
+
+
+def csr_arrays(arrays: dict[str, np.ndarray], prefix: str, where: str) -> Csr:
+    """The checked matrix of that prefix."""
+    keys = [f"{prefix}{part}" for part in ("indptr", "indices", "data", "shape")]
+    for key in keys:
+        if key not in arrays:
+            raise UserError(f"{where} has no array {key}")
+    indptr, indices, data, shape = (arrays[key] for key in keys)
+    if shape.shape != (2,) or shape.dtype.kind not in "iu":
+        raise UserError(f"{where}: {keys[-1]} is not a pair of integers")
+    matrix = indptr, indices, data, (int(shape[0]), int(shape[1]))
+    return check_csr(matrix, f"{where}: {prefix.rstrip('_.')}" if prefix else where)
+
+
+def saved_csr(arrays: dict[str, np.ndarray], where: str) -> Csr:
+    """The same of a matrix that ``scipy.sparse.save_npz`` wrote; of its forms, only csr."""
+    form = arrays.get("format", np.array(b"csr"))
+    name = form.item() if form.size == 1 else None
+    name = name.decode("latin1") if isinstance(name, bytes) else name
+    if name != "csr":
+        raise UserError(
+            f"{where} holds a sparse matrix in the form {quoted(str(name))}, only csr is read",
+            "scipy.sparse.save_npz(FILE, matrix.tocsr())",
+        )
+    return csr_arrays(arrays, "", where)
+
+
+def dense_features(matrix: Csr, where: str) -> np.ndarray:
+    """A checked matrix as (n, d) float32; a UserError if that is too large or not finite."""
+    indptr, indices, data, shape = matrix
+    if shape[1] > max(SPARSE_WIDTH, len(data)):
+        raise UserError(f"{where}: {shape[1]} columns for only {len(data)} entries")
+    check_memory(4 * shape[0] * shape[1], f"{where}: {shape[0]} x {shape[1]} features")
+    data = narrowed(data, np.float32, where)
+    index = np.int32 if max(len(data), *shape) < 2**31 else np.int64
+    dense = sp.csr_array((data, indices.astype(index), indptr.astype(index)), shape=shape)
+    return finite_features(dense.toarray(), where)

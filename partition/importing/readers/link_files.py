@@ -17,22 +17,33 @@ import pyarrow as pa
 
 from partition.errors import UserError
 from partition.graph.graph import MASKS
-from partition.importing.readers import LISTS, READERS, RELATION, Layout, Reading, guess_format
+from partition.graph.relations import number_relations
+from partition.importing.readers import LISTS, READERS, RELATION, guess_format
 from partition.importing.readers.columns import (
     Columns,
     columns_of_types,
     find_columns,
     given_roles,
     header_words,
+    refuse_doubt,
+    table_of_arcs,
 )
 from partition.importing.readers.edge_index import ends_of
-from partition.importing.readers.edge_list import arc_table, refuse_doubt
-from partition.importing.readers.files import check_file, quoted, read_errors
+from partition.importing.readers.files import (
+    COMPRESSED,
+    check_file,
+    check_inside,
+    quoted,
+    read_errors,
+)
+from partition.importing.readers.numbering import number_vertices
 from partition.importing.readers.parquet_tables import column_names
 from partition.importing.readers.pyg import CACHES, CLASSES, attributes_of
-from partition.importing.readers.unpacking import COMPRESSED
-from partition.records import NUMBERS, TEXTS, map_npy, read_npz
-from partition.tensor_files import numpy_arrays
+from partition.importing.readers.source import Layout, Reading, Source
+from partition.importing.readers.typed_tables import ENTITY, TypedSource, checked, grouped
+from partition.importing.readers.vertex_tables import read_ids
+from partition.records import NUMBERS, TEXTS, map_npy, npz_names, read_npz
+from partition.tensor_files import arrays
 from partition.tensor_files.pickles import Meant
 from partition.tensor_files.torch_zip import TorchFile, is_tensor, open_torch, read_old_torch
 
@@ -47,7 +58,7 @@ MEANT = Meant(
     "pairs of vertices in a file of torch",
     "torch.save({'edge': pairs, 'edge_neg': negatives}, FILE), tensors of shape (m, 2)",
 )
-NAMES = CACHES | numpy_arrays.NAMES
+NAMES = CACHES | arrays.NAMES
 TYPES = "head_type"
 # Arrays that are read, by their names in OGB and PyTorch Geometric.
 KNOWN = {
@@ -289,7 +300,7 @@ def _parts(
                 )
             tensor = is_tensor(value)
             if name not in KNOWN:
-                unread |= {name} if tensor or numpy_arrays.is_numpy_array(value) else set()
+                unread |= {name} if tensor or arrays.is_numpy_array(value) else set()
             elif tensor and file is None:
                 raise UserError(
                     f"{path} has tensors in a form older than torch 1.6",
@@ -298,7 +309,7 @@ def _parts(
             elif tensor and file is not None:
                 fields[name] = file.array(name, value)
             else:
-                fields[name] = numpy_arrays.numpy_array(value, f"{path}: {name}")
+                fields[name] = arrays.numpy_array(value, f"{path}: {name}")
         found.append(_named_pairs(fields, str(path)))
     return found, unread
 
@@ -340,7 +351,7 @@ def _table(path: Path, layout: Layout, place: int | None) -> PairList:
     if place is not None:
         columns = replace(columns, data=columns.kind_of_labels(place))
     ends = len(columns.places)
-    table = arc_table(path, columns)
+    table = table_of_arcs(path, columns)
     arrays = _joined(
         (found[0], found[1], found[ends] if place is not None else None)
         for found in table.pieces(lambda at: None)
@@ -399,3 +410,62 @@ def _only_folder(folder: Path) -> Path:
 
 def _unread(path: Path, names: set[str]) -> list[str]:
     return [f"{path}: not read: {', '.join(map(quoted, sorted(names)))}"] if names else []
+
+
+def read_arrays(path: Path) -> TypedSource | None:
+    """Read an ``.npz`` of (m,) integers ``row``, ``column``, ``relation``; None without these.
+
+    Perhaps with ``labels``, (n,) integers, −1 for none, and numbers of vertices in ``train``,
+    ``val``, ``test``. A UserError if an array does not fit the others.
+    """
+    if not {"row", "column", RELATION} <= npz_names(path):
+        return None
+    arrays = read_npz(path)
+    row, column, relation = (arrays[name].reshape(-1) for name in ("row", "column", RELATION))
+    ends = ends_of(np.stack([row, column]), str(path), "(m,) each")
+    if len(relation) != len(row) or relation.dtype.kind not in "iu":
+        raise UserError(f"{path}: there are {len(row)} arcs, and {len(relation)} relations")
+    labels = arrays.get("labels")
+    n = int(max(end.max(initial=-1) for end in ends)) + 1 if labels is None else len(labels)
+    given, number = np.unique(relation, return_inverse=True)
+    arcs = Source(n, *ends, format="triples")
+    masks = {}
+    for name in MASKS:
+        if name in arrays:
+            check_inside(arrays[name], n, f"{path}, {name}")
+            masks[name] = {ENTITY: np.isin(np.arange(n), arrays[name])}
+    found = grouped(arcs, number, list(map(str, given.tolist())), ENTITY)
+    of_labels = {} if labels is None else {ENTITY: labels}
+    return checked(replace(found, labels=of_labels, masks=masks), str(path))
+
+
+def read_triples(path: Path, layout: Layout) -> TypedSource:
+    """Read a table of triples in text, Parquet or ``.npy``; ids are integers or texts.
+
+    ``layout.columns`` says where sources, relations and targets stand. A UserError if the file
+    holds none, or an id is not among those announced.
+    """
+    listed = read_list(path, layout)
+    found = listed.arrays
+    pairs, relation = found["positives"], found.get("relations")
+    if relation is None or not len(pairs):
+        raise UserError(f"{path} holds no triples")
+    text = pairs.dtype.kind == "U"
+    ids = None if layout.ids is None else read_ids(layout.ids, text=text, comments=layout.comments)
+    names = None
+    if text:
+        names, places = np.unique(pairs, return_inverse=True)
+        pairs = places.reshape(-1, 2)
+    n, source, target, ids = number_vertices(
+        pairs[:, 0], pairs[:, 1], str(path), names=names, vertices=layout.vertices, ids=ids
+    )
+    numbers, called = number_relations({"": relation}, str(path))
+    number = numbers[""]
+    if not called:
+        given, number = np.unique(number, return_inverse=True)
+        called = tuple(map(str, given.tolist()))
+    listed.check_first_line(path)
+    comments = 0 if listed.columns is None else listed.columns.comments.lines
+    notes = {"comments": comments} if comments else {}
+    arcs = Source(n, source, target, ids=ids, format="triples", notes=notes)
+    return grouped(arcs, number, called, ENTITY)

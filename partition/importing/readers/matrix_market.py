@@ -19,12 +19,11 @@ from typing import IO
 import scipy.io
 
 from partition.errors import UserError
-from partition.importing.readers import Layout, Source
 from partition.importing.readers.arc_columns import pick
-from partition.importing.readers.blocks import LONGEST_BLANK, LONGEST_LINE
-from partition.importing.readers.files import finite_weights
+from partition.importing.readers.files import content_limit, finite_weights, open_unpacked
 from partition.importing.readers.sizes import BANNER
-from partition.importing.readers.unpacking import content_limit, open_unpacked
+from partition.importing.readers.source import Layout, Source
+from partition.importing.readers.text import LONGEST_BLANK, LONGEST_LINE
 from partition.resident import check_memory
 
 MOST_COMMENTS = 1 << 16

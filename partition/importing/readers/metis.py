@@ -14,9 +14,9 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph.graph import index_dtype
-from partition.importing.readers import Layout, Source
+from partition.importing.readers.files import content_limit
 from partition.importing.readers.sizes import Lines, metis_width, number_lines
-from partition.importing.readers.unpacking import content_limit
+from partition.importing.readers.source import Layout, Source
 from partition.resident import check_memory
 
 

@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from partition.errors import UserError, shortened
-from partition.importing.arrays import arc_table_of
-from partition.importing.objects import arrays_of
-from partition.importing.readers import Layout, Source
-from partition.importing.readers.files import finite_weights
-from partition.importing.readers.named_arrays import MASK_FIELDS, source_of
-from partition.importing.readers.unpacking import open_unpacked
+from partition.importing.objects import arc_table_of, arrays_of
+from partition.importing.readers.files import finite_weights, open_unpacked
+from partition.importing.readers.npz import MASK_FIELDS, source_of
+from partition.importing.readers.source import Layout, Source
 from partition.resident import check_memory
 
 OBJECT_BYTES = 8  # that NetworkX takes, for each byte of a file

@@ -1,9 +1,4 @@
-"""Lists of arcs in Parquet files.
-
-A row for each arc: columns ``source`` and ``target``, or other names that edge lists know, perhaps
-``weight``; of two other columns the first is the source. ``--columns``, ``--string-ids``,
-``--vertices`` and ``--ids`` are as in edge lists. No value may be missing.
-"""
+"""Columns of Parquet files as arrays."""
 
 from __future__ import annotations
 
@@ -15,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from partition.errors import UserError
-from partition.importing.readers import Layout, Piece, Reading, Stream
 from partition.importing.readers.arc_columns import piece_of
 from partition.importing.readers.columns import arc_places, columns_note, given_roles, named_roles
 from partition.importing.readers.files import finite_weights, quoted
@@ -25,7 +19,8 @@ from partition.importing.readers.parquet_tables import (
     open_parquet,
     parquet_errors,
 )
-from partition.importing.readers.sharing import in_step
+from partition.importing.readers.source import Layout, Piece, Reading, Stream
+from partition.importing.readers.text import in_step
 from partition.resident import check_memory
 
 AT_ONCE = 1 << 20  # rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,40 +12,9 @@ import pyarrow.parquet as pq
 
 from partition.errors import UserError, shortened
 from partition.importing.readers.files import quoted
-from partition.importing.readers.names import id_place, is_index
-from partition.importing.readers.numbering import check_ids
-from partition.importing.readers.vertex_tables import Rows
 from partition.records import ARCHIVE_RATIO, FREE_ARCHIVE
-from partition.resident import check_memory
 
 BUFFER = 1 << 20  # bytes of a column that are read at once
-
-
-def read_table(path: Path, others: Container[str] = (), type: str = "") -> dict[str, Rows]:
-    """The columns of a file with a row for each vertex, by their names.
-
-    A column called ``id`` or the like says which vertex a row is of, see :func:`id_place`; lists of
-    one length are rows of an array. A UserError if a value is missing, or a column holds neither
-    numbers, bool nor texts.
-    """
-    names, file = column_names(path), open_parquet(path)
-    rows, arrays = file.metadata.num_rows, {}
-    place = id_place(names, path, type=type, others=others) if len(names) > 1 else None
-    called = None if place is None else names[place]
-    for name in names:
-        if is_index(name) and name != called and len(names) > 1:
-            continue
-        check_memory(16 * rows, f"{path}: {rows} rows")
-        with parquet_errors(path):
-            column = file.read(columns=[name]).column(name)
-            column = column.combine_chunks()
-        if name != called and pa.types.is_string(column.type):
-            column = column.fill_null("")  # no label, as in text
-        arrays[name] = array_of(column, name, path)
-    ids = None if called is None else arrays.pop(called)
-    if ids is not None:
-        check_ids(ids, path)
-    return {name: Rows(array, ids) for name, array in arrays.items()}
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:

@@ -17,17 +17,18 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph.graph import UNLABELLED
-from partition.importing.readers import Layout, Source
 from partition.importing.readers.files import (
+    check_csr,
     check_file,
     check_inside,
+    dense_features,
     finite_features,
     read_errors,
 )
-from partition.importing.readers.sparse import check_csr, dense_features
+from partition.importing.readers.source import Layout, Source
 from partition.resident import check_memory
-from partition.tensor_files.numpy_arrays import NAMES as ARRAYS
-from partition.tensor_files.numpy_arrays import numpy_array
+from partition.tensor_files.arrays import NAMES as ARRAYS
+from partition.tensor_files.arrays import numpy_array
 from partition.tensor_files.pickles import DICT, Made, Meant, read_pickle
 
 PICKLES = ("x", "tx", "allx", "y", "ty", "ally", "graph")

@@ -14,10 +14,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from partition.errors import UserError
-from partition.importing.readers import Layout, Source
 from partition.importing.readers.files import check_file, quoted
-from partition.importing.readers.named_arrays import FIELDS, source_of, with_dense
-from partition.importing.readers.typed_source import TypedSource, checked, typed_source_of
+from partition.importing.readers.npz import FIELDS, source_of, with_dense
+from partition.importing.readers.source import Layout, Source
+from partition.importing.readers.typed_tables import TypedSource, checked, typed_source_of
 from partition.importing.tensors import matrix_of
 from partition.tensor_files.pickles import DICT, Made, Meant
 from partition.tensor_files.torch_zip import INSTANCE, TorchFile, is_tensor, open_torch

@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from partition.errors import UserError
-from partition.importing.readers.files import quoted, read_errors
-from partition.importing.readers.unpacking import open_unpacked
+from partition.importing.readers.files import open_unpacked, quoted, read_errors
 
 BLOCK = 1 << 20
 LONGEST_LINE = 1 << 26  # a vertex may have many neighbours; but not where it is doubtful

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import commands
 
 from gcnmpi.importing import running, vertices
-from partition.importing.readers import blocks, edge_index, parquet
+from partition.importing.readers import edge_index, parquet, text
 
 open_stream = running.open_stream
 MOST = 400  # arcs that a rank sorts at once
@@ -24,7 +24,7 @@ def touching(source, *given):
 def of_case(comm, words: list[str]) -> list[str | None]:
     touched = words[0] == "touched"
     with (
-        patch.object(blocks, "BLOCK", 1),
+        patch.object(text, "BLOCK", 1),
         patch.object(vertices, "SAMPLES", 5),
         patch.object(edge_index, "AT_ONCE", 70),
         patch.object(parquet, "AT_ONCE", 90),

@@ -1,0 +1,179 @@
+"""What readers give and are told: a graph file's content, whole or a piece at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from partition.importing.readers.arc_columns import NO_DATA, ArcTable
+from partition.importing.readers.text import ALONE, Readers
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The words of the user about a list of arcs, where the list does not say it itself.
+
+    Attributes
+    ----------
+    columns : str, optional
+        Their meaning in their order: "source,target,-,weight"; columns beyond are not read.
+    header : bool, optional
+        Whether the first line names the columns; judged by the first two lines where None.
+    comments : str, optional
+        The signs with which comments begin, "#", "%" or both, or "none"; judged where None, see
+        :meth:`partition.importing.readers.text.Table.is_comment`. Also of files with a row for each
+        vertex.
+    string_ids : bool
+        Ids are texts, even if they look like integers.
+    vertices : str, optional
+        "N" or "A..B": which vertices there are, with an arc or without.
+    ids : path, optional
+        A file with the id of each vertex, in the order that they shall have.
+    arc_features, arc_label : str, optional
+        Columns that are features and labels of the arcs, by names and patterns: "w1,w2", "f*".
+    relation, nodes : tuple of str
+        Tables of a heterogeneous graph: "author,writes,paper=FILE", "paper=FILE" or "paper=N".
+    """
+
+    columns: str | None = None
+    header: bool | None = None
+    comments: str | None = None
+    string_ids: bool = False
+    vertices: str | None = None
+    ids: str | os.PathLike[str] | None = None
+    arc_features: str | None = None
+    arc_label: str | None = None
+    relation: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Source:
+    """The content of a graph file, before duplicates and self-loops are dealt with.
+
+    Attributes
+    ----------
+    n : int
+        Number of vertices.
+    source, target : (nnz,) integers in 0..n−1
+        The arcs in the file's order: row = source, column = target.
+    weights : (nnz,) float64, optional
+        Finite weights of the arcs; 1 where None.
+    features, labels, targets, masks, class_names, ids
+        See :class:`partition.graph.graph.Graph`.
+    symmetric : bool
+        Each undirected edge is listed once and stands for both its arcs.
+    format : str
+        Name of the format in ``FORMATS``.
+    notes : mapping
+        Further findings of the reader, for the manifest.
+    arc_data : ArcTable
+        Columns with a row for each arc.
+    """
+
+    n: int
+    source: np.ndarray
+    target: np.ndarray
+    weights: np.ndarray | None = None
+    features: np.ndarray | None = None
+    labels: np.ndarray | None = None
+    masks: Mapping[str, np.ndarray] = field(default_factory=dict)
+    class_names: tuple[str, ...] | None = None
+    ids: np.ndarray | None = None
+    symmetric: bool = False
+    format: str = ""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    targets: np.ndarray | None = None
+    arc_data: ArcTable = NO_DATA
+
+
+class Piece(NamedTuple):
+    """Some arcs of a file, in its order.
+
+    Attributes
+    ----------
+    source, target : (m,) integers, or Arrow array of texts
+    weights : (m,) float64, optional
+    data : mapping of str to (m, …) array, or Arrow array of texts
+        Columns of data of the arcs, by name.
+    first : int
+        The number of the first of them in the file, from 0.
+    """
+
+    source: np.ndarray | pa.Array
+    target: np.ndarray | pa.Array
+    weights: np.ndarray | None
+    data: Mapping[str, np.ndarray | pa.Array]
+    first: int
+
+
+# (name, shape, dtype) → an array to be filled: in memory, or in a file.
+Allocate = Callable[[str, tuple[int, ...], np.dtype], np.ndarray]
+
+
+# Told the stage, how much of it is done, and how much there is.
+Tell = Callable[[str, float, float], None]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a file is read a piece at a time.
+
+    Attributes
+    ----------
+    allocate : callable
+        Makes arrays of data of vertices.
+    tell : callable
+        Told how far it is.
+    whole : bool
+        One piece is as good as many, if that is faster.
+    readers : Readers
+        Those who share the pieces: each gets as many, the last ones perhaps empty, and the errors
+        of all.
+    """
+
+    allocate: Allocate = lambda name, shape, dtype: np.empty(shape, dtype)
+    tell: Tell = lambda stage, done, total: None
+    whole: bool = False
+    readers: Readers = ALONE
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The content of a graph file, with the arcs a piece at a time.
+
+    Attributes
+    ----------
+    pieces : iterator of Piece
+        Ids of the file, weights, and data of the arcs: "features" (m, d) float32 and "labels", (m,)
+        int64, (m, tasks) floats, or texts; to be taken once.
+    where : str
+        The file, for messages.
+    weighted : bool
+        Whether pieces have weights.
+    text : bool
+        Ids are Arrow arrays of texts; otherwise, int64.
+    n : int, optional
+        Ids are 0..n−1, checked. None: as ``vertices`` and ``ids`` say.
+    vertices : str, optional
+        See :class:`Layout`.
+    ids : (n,) int64 or str, optional
+        The content of the file of that name.
+    rest : mapping
+        Further fields of :class:`Source`, ``arc_data`` where pieces have none; ``notes`` are
+        complete after the last piece.
+    """
+
+    pieces: Iterator[Piece]
+    where: str
+    weighted: bool = False
+    text: bool = False
+    n: int | None = None
+    vertices: str | None = None
+    ids: np.ndarray | None = None
+    rest: Mapping[str, Any] = field(default_factory=dict)
