@@ -6,27 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from partition.cli.common import (
-    FILE,
     emit,
     force_option,
     json_option,
     note,
     option,
     out_argument,
-    working,
 )
 from partition.commands import Commands
-from partition.errors import UserError
 from partition.graph import store
 from partition.graph.graph import Graph
 from partition.importing import synthetic
-from partition.importing.bter import bter as make_bter
-from partition.importing.bter import power_law, profile_of, resized
-
-OF_POWER_LAW = ("exponent", "min_degree", "max_degree", "clustering", "decay")
 
 seed_option = option("--seed", default=0)
 random_features = option("--features", "Columns of random features.  [default: none]", type=int)
@@ -38,8 +30,8 @@ shuffle_option = option("--shuffle/--no-shuffle", "Number vertices at random.", 
 def synth() -> None:
     """Make a synthetic graph.
 
-    sbm has communities and labels; rmat has very unequal degrees; bter has the degrees and the
-    clustering of another graph, or of a power law; hetero has types of vertices and relations.
+    sbm has communities and labels; rmat has very unequal degrees; hetero has types of vertices and
+    relations.
     """
 
 
@@ -59,7 +51,7 @@ def synth() -> None:
 def sbm(out: Path, force: bool, as_json: bool, **options: Any) -> None:
     """A stochastic block model: planted communities, with features that depend on them."""
     graph = synthetic.sbm(**options)
-    _write_synthetic(out, "sbm", graph, options, force, as_json)
+    write_synthetic(out, "sbm", graph, options, force, as_json)
 
 
 @synth.command()
@@ -81,55 +73,7 @@ def rmat(out: Path, force: bool, as_json: bool, **options: Any) -> None:
     if options["arcs"] is None:
         options["arcs"] = 16 << max(0, options["scale"])
     graph = synthetic.rmat(**options)
-    _write_synthetic(out, "rmat", graph, options, force, as_json)
-
-
-@synth.command(
-    epilog="""\b
-Examples:
-  gcn-partition synth bter twin.graph --like G.graph
-  gcn-partition synth bter dense.graph --like G.graph --factor 8 --features 512 --classes 40
-  gcn-partition synth bter law.graph --vertices 100000 --exponent 2.5 --clustering 0.3"""
-)
-@out_argument
-@option("--like", "Degrees and clustering of this graph.", metavar="G.graph", type=FILE)
-@option("-n --vertices n", "Vertices.  [default: those of --like, or 20000]", type=int)
-@option("--factor", "Multiply every degree by this.", 1.0)
-@option("--exponent", "Exponent of the power law.", 2.2)
-@option("--min-degree", "Least degree.", 2)
-@option("--max-degree", "Largest degree.  [default: √vertices]", type=int)
-@option("--clustering", "Clustering of degree 1.", 0.5)
-@option("--decay", "Clustering of degree d is that of degree 1 times exp(-DECAY (d - 1)).", 0.02)
-@shuffle_option
-@random_features
-@random_classes
-@seed_option
-@force_option
-@json_option
-def bter(
-    out: Path, like: Path | None, n: int | None, factor: float, force: bool, as_json: bool,
-    **options: Any,
-) -> None:  # fmt: skip
-    """A BTER graph: given degrees, and given clustering by degree.
-
-    Degrees and clustering are those of --like, or of a power law. Arcs of a directed graph count
-    as undirected edges.
-    """
-    store.check_target(out, force)
-    law = {name: options.pop(name) for name in OF_POWER_LAW}
-    facts = {"vertices": n, "factor": factor} | options
-    with working("making"):
-        if like is None:
-            profile = resized(power_law(20000 if n is None else n, **law), factor=factor)
-            facts |= law
-        else:
-            _refuse_power_law()
-            stored = store.open_graph(like)
-            degrees = profile_of(stored.graph, seed=options["seed"])
-            profile = resized(degrees, vertices=n, factor=factor)
-            facts |= {"like": stored.manifest.name, "like_id": stored.manifest.id}
-        graph = make_bter(profile, **options)
-    _write_synthetic(out, "bter", graph, facts, force, as_json)
+    write_synthetic(out, "rmat", graph, options, force, as_json)
 
 
 @synth.command(
@@ -172,20 +116,13 @@ def hetero(
         **options,
     )
     facts = {"types": types, "relations": relations, "features": features} | options
-    _write_synthetic(out, "hetero", graph, facts, force, as_json)
+    write_synthetic(out, "hetero", graph, facts, force, as_json)
 
 
-def _refuse_power_law() -> None:
-    context = click.get_current_context()
-    for name in OF_POWER_LAW:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            option = "--" + name.replace("_", "-")
-            raise UserError(f"{option} is of a power law, and --like takes a graph's degrees")
-
-
-def _write_synthetic(
+def write_synthetic(
     out: Path, kind: str, graph: Graph, options: dict[str, object], force: bool, as_json: bool
 ) -> None:
+    """Write a graph of a generator, whose arguments the manifest gets, and say what it has."""
     source = {"synthetic": kind} | {key: v for key, v in options.items() if v is not None}
     manifest = store.write_graph(out, graph, source=source, overwrite=force, report=note)
     direction = "directed" if manifest.directed else "undirected"

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bter import bter, profile_of, resized
 from reproducing import (
     Task,
     begin,
@@ -29,7 +30,6 @@ from gcnmpi.planner.memory import matrices
 from gcnmpi.planner.ranking import Candidate, rank_schemes
 from partition.charts.paper import COLOURS, new_figure
 from partition.graph.store import open_graph, write_graph
-from partition.importing.bter import bter, profile_of, resized
 
 WIDTH, CLASSES, ITEM = 512, 40, 4  # the paper's synthetic graphs, and its first model
 FACTORS, LAYERS = (1, 4, 16), (2, 3, 4, 6, 8)

@@ -16,6 +16,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from bter import bter, power_law
+
 from gcnmpi.options.config import read_config
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Setting
@@ -23,7 +25,6 @@ from partition.charts.paper import check_figure, save_figure
 from partition.errors import UserError
 from partition.graph.store import list_partitions, open_graph, read_partition, write_graph
 from partition.importing.assemble import import_graph
-from partition.importing.bter import bter, power_law
 from partition.records import atomic_file, make_room_for, to_json
 
 PACKAGES = ("gcnmpi", "numpy", "scipy", "pymetis", "mtkahypar", "matplotlib")

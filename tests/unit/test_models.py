@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from bter import bter, main, power_law, profile_of, resized
 from command_line import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,8 +23,7 @@ from partition.graph.aggregation import aggregation_matrix, column_pieces, norma
 from partition.graph.content import content_id
 from partition.graph.graph import Graph, arcs, symmetry
 from partition.graph.metrics import measure, measure_mixed, measure_mixed_both
-from partition.graph.store import read_partition, write_graph
-from partition.importing.bter import bter, power_law, profile_of, resized
+from partition.graph.store import open_graph, read_partition, write_graph
 from partition.importing.synthetic import rmat, sbm
 from partition.models.graph import graph_model, row_model
 from partition.models.hypergraph import hypergraph_model, without_large_nets
@@ -391,6 +391,20 @@ def test_bter_has_the_degrees_and_the_clustering_of_a_power_law():
         assert found == pytest.approx(profile.clustering[of_degree].mean(), abs=0.06)
     # Numbered at random: neighbours are no nearer than others.
     assert np.abs(arcs(graph) - graph.indices).mean() == pytest.approx(1000, rel=0.1)
+
+
+def test_bter_by_its_command(tmp_path):
+    law, twin = (str(tmp_path / f"{name}.graph") for name in ("law", "twin"))
+    words = ["-n", "300", "--exponent", "2.5", "--factor", "2", "--classes", "3"]
+    main([law, *words], standalone_mode=False)
+    main([twin, "--like", law], standalone_mode=False)
+    theirs, ours = open_graph(law).manifest, open_graph(twin).manifest
+    assert (theirs.n, theirs.directed, theirs.classes) == (300, False, 3)
+    assert theirs.source.items() >= {"synthetic": "bter", "exponent": 2.5, "factor": 2}.items()
+    assert (ours.n, ours.nnz) == (theirs.n, pytest.approx(theirs.nnz, rel=0.01))
+    assert (ours.source["like"], ours.source["like_id"]) == ("law", theirs.id)
+    words = ["x.graph", "--like", law, "--min-degree", "3"]
+    refuses("--min-degree is of a power law", main, words, standalone_mode=False)
 
 
 def test_bter_like_a_graph_and_denser_ones():

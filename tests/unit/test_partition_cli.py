@@ -8,7 +8,7 @@ from command_line import as_json, refused, run
 from refusals import raising, refuses
 
 from gcnmpi.cli.main import cli as gcnmpi_cli
-from partition.graph.store import list_partitions, open_graph, read_partition
+from partition.graph.store import list_partitions, read_partition
 from partition.pipeline import adding
 
 
@@ -122,14 +122,6 @@ def test_synth(demo, tmp_path):
     made = as_json("synth", "rmat", tmp_path / "r.graph", *words)["manifest"]
     assert (made["n"], made["directed"], made["features"]) == (64, False, 2)
     assert made["source"].items() >= {"synthetic": "rmat", "arcs": 300}.items()
-    words = ["--vertices", 300, "--exponent", 2.5, "--factor", 2, "--classes", 3]
-    made = as_json("synth", "bter", tmp_path / "law.graph", *words)["manifest"]
-    assert (made["n"], made["directed"], made["classes"]) == (300, False, 3)
-    assert made["source"].items() >= {"synthetic": "bter", "exponent": 2.5, "factor": 2}.items()
-    like = as_json("synth", "bter", tmp_path / "twin.graph", "--like", demo)["manifest"]
-    theirs = open_graph(demo).manifest
-    assert (like["n"], like["nnz"]) == (theirs.n, pytest.approx(theirs.nnz, rel=0.01))
-    assert (like["source"]["like"], like["source"]["like_id"]) == ("demo", theirs.id)
 
 
 ADD = "add DEMO --model"
@@ -139,8 +131,6 @@ MISTAKES = {
     f"{ADD} blok -k 2": "hint: did you mean 'block'?",
     f"{ADD} gp -k 2 --objective km1": "unknown objective",
     f"{ADD} gp -k 2 --set seed=1": "option of its own",
-    "synth bter x.graph --like DEMO --min-degree 3": "--min-degree is of a power law",
-    "synth bter x.graph -n 10 --factor 9": "hint: take more vertices",
     "imprt none.mtx x.graph": "error: No such command 'imprt'",
     f"{ADD} gp -k 2 -k 3": "error: --parts is given twice",
     "add DEMO --model=gp -k2 --objective=vol --set=objective=cut": "give one of them",

@@ -1,15 +1,35 @@
+#!/usr/bin/env python3
 """Block Two-Level Erdős–Rényi graphs: given degrees, and given clustering by degree.
 
 These are of a graph, of a power law, or of either at another size.
+
+    scripts/reproduce/bter.py twin.graph --like G.graph
+    scripts/reproduce/bter.py dense.graph --like G.graph --factor 8 --features 512 --classes 40
+    scripts/reproduce/bter.py law.graph --vertices 100000 --exponent 2.5 --clustering 0.3
 """
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
+import click
 import numpy as np
+from click.core import ParameterSource
 
+from partition.cli.common import FILE, force_option, json_option, option, out_argument, working
+from partition.cli.synth import (
+    random_classes,
+    random_features,
+    seed_option,
+    shuffle_option,
+    synth,
+    write_synthetic,
+)
 from partition.errors import UserError, require
+from partition.graph import store
 from partition.graph.graph import Graph, arcs, index_dtype
 from partition.importing.assemble import build_graph
 from partition.importing.readers.source import Source
@@ -19,6 +39,7 @@ from partition.resident import check_memory
 
 WEDGE_STREAM = 5
 WEDGES = 2000  # of each degree: a standard error of 0.011 at most
+OF_POWER_LAW = ("exponent", "min_degree", "max_degree", "clustering", "decay")
 _AT_ONCE = 1 << 20
 _MAX_DEGREE = 2**31 - 1
 # Ends that were paired to loops or copies are paired again, so often, or until so few are left.
@@ -308,3 +329,58 @@ def _not_new(edges: np.ndarray, inside: np.ndarray, n: int) -> np.ndarray:
     if len(inside):
         bad |= np.take(inside, np.searchsorted(inside, edges), mode="clip") == edges
     return bad
+
+
+@click.command()
+@out_argument
+@option("--like", "Degrees and clustering of this graph.", metavar="G.graph", type=FILE)
+@option("-n --vertices n", "Vertices.  [default: those of --like, or 20000]", type=int)
+@option("--factor", "Multiply every degree by this.", 1.0)
+@option("--exponent", "Exponent of the power law.", 2.2)
+@option("--min-degree", "Least degree.", 2)
+@option("--max-degree", "Largest degree.  [default: √vertices]", type=int)
+@option("--clustering", "Clustering of degree 1.", 0.5)
+@option("--decay", "Clustering of degree d is that of degree 1 times exp(-DECAY (d - 1)).", 0.02)
+@shuffle_option
+@random_features
+@random_classes
+@seed_option
+@force_option
+@json_option
+def main(
+    out: Path, like: Path | None, n: int | None, factor: float, force: bool, as_json: bool,
+    **options: Any,
+) -> None:  # fmt: skip
+    """A BTER graph: given degrees, and given clustering by degree.
+
+    Degrees and clustering are those of --like, or of a power law. Arcs of a directed graph count
+    as undirected edges.
+    """
+    store.check_target(out, force)
+    law = {name: options.pop(name) for name in OF_POWER_LAW}
+    facts = {"vertices": n, "factor": factor} | options
+    with working("making"):
+        if like is None:
+            profile = resized(power_law(20000 if n is None else n, **law), factor=factor)
+            facts |= law
+        else:
+            _refuse_power_law()
+            stored = store.open_graph(like)
+            degrees = profile_of(stored.graph, seed=options["seed"])
+            profile = resized(degrees, vertices=n, factor=factor)
+            facts |= {"like": stored.manifest.name, "like_id": stored.manifest.id}
+        graph = bter(profile, **options)
+    write_synthetic(out, "bter", graph, facts, force, as_json)
+
+
+def _refuse_power_law() -> None:
+    context = click.get_current_context()
+    for name in OF_POWER_LAW:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = "--" + name.replace("_", "-")
+            raise UserError(f"{option} is of a power law, and --like takes a graph's degrees")
+
+
+if __name__ == "__main__":
+    synth.add_command(main, "bter")
+    synth.main(["bter", *sys.argv[1:]])
