@@ -37,7 +37,7 @@ VERTEX_BYTES = 100
 # Bytes for an arc that is being sorted, with its weight and its number.
 ARC_BYTES = 150
 FEWEST_ARCS = 1 << 16
-OF_SOURCES = ("format", "notes", "arc_data")  # fields that a graph does not have
+OF_SOURCES = ("format", "notes", "arc_data", "unread")  # fields that a graph does not have
 
 
 def build_on_disk(

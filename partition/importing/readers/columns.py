@@ -48,6 +48,10 @@ from partition.importing.readers.text import (
 ROLES = ("source", "target", "weight")
 
 
+class UnclearColumns(UserError):
+    """It is not clear what the columns of a list of arcs are."""
+
+
 @dataclass(frozen=True)
 class ArcPlaces:
     """Positions of columns with data of arcs, and the type of a single one with labels."""
@@ -118,6 +122,8 @@ class Columns:
         Number of the line with the names, or of the first row.
     note : str
         The columns that were read, for the user, where there are others.
+    unread : tuple of str
+        Those that were not, where they have names.
     data : ArcPlaces
         Columns with data of the arcs.
     samples : sequence of sequences of str
@@ -135,6 +141,7 @@ class Columns:
     doubtful: tuple[str, ...] = ()
     begins: int = 0
     note: str = ""
+    unread: tuple[str, ...] = ()
     data: ArcPlaces = NO_PLACES
     samples: Sequence[Sequence[str]] = ()
 
@@ -196,7 +203,7 @@ def find_columns(path: Path, layout: Layout) -> Columns:
     if places is None and (len(words) == 2 or (len(words) == 3 and not header)):
         places = tuple(range(len(words)))
     if places is None:
-        raise UserError(
+        raise UnclearColumns(
             f"{path}, line {number}: {quoted(first.strip())} has {len(words)} columns, and it is "
             "not clear what they are",
             "say it in their order, such as --columns source,target,weight or source,target,-,-",
@@ -236,6 +243,7 @@ def find_columns(path: Path, layout: Layout) -> Columns:
         begins=number,
         comments=opening.comments,
         note=note,
+        unread=unread_columns(names, places, data),
         data=data.with_kind(samples),
         samples=samples,
     )
@@ -302,8 +310,13 @@ def columns_note(names: Sequence[str], places: Sequence[int], data: ArcPlaces) -
     said = [f"{role} {quoted(names[i])}" for role, i in zip(ROLES, places, strict=False)]
     for role, found in (("feature", data.features), ("label", data.labels)):
         said += [f"{role} {quoted(names[i])}" for i in found]
-    unread = [quoted(name) for i, name in enumerate(names) if i not in (*places, *data.places)]
-    return ", ".join(said) + (f"; not read: {', '.join(unread)}" if unread else "")
+    unread = ", ".join(map(quoted, unread_columns(names, places, data)))
+    return ", ".join(said) + (f"; not read: {unread}" if unread else "")
+
+
+def unread_columns(names: Sequence[str], places: Sequence[int], data: ArcPlaces) -> tuple[str, ...]:
+    """The names of the columns that are nothing of a list of arcs."""
+    return tuple(name for i, name in enumerate(names) if i not in (*places, *data.places))
 
 
 def arc_places(
@@ -392,7 +405,7 @@ def stream(path: Path, layout: Layout, reading: Reading) -> Stream:
             reading.tell("reading", at, size)
 
         with read_errors(path):
-            for found in table.pieces(tell, readers):
+            for found in table.pieces(tell, readers, reading.look):
                 source, target, *rest = found
                 before, all_rows = before_and_all(readers, len(source))
                 before += rows
@@ -422,7 +435,7 @@ def stream(path: Path, layout: Layout, reading: Reading) -> Stream:
         str(path),
         weighted=len(columns.places) == 3,
         text=columns.text,
-        rest={"format": "edges", "notes": notes},
+        rest={"format": "edges", "notes": notes, "unread": columns.unread},
     )
 
 

@@ -11,11 +11,19 @@ import pyarrow.parquet as pq
 
 from partition.errors import UserError
 from partition.importing.readers.arc_columns import piece_of
-from partition.importing.readers.columns import arc_places, columns_note, given_roles, named_roles
+from partition.importing.readers.columns import (
+    UnclearColumns,
+    arc_places,
+    columns_note,
+    given_roles,
+    named_roles,
+    unread_columns,
+)
 from partition.importing.readers.files import finite_weights, quoted
 from partition.importing.readers.parquet_tables import (
     array_of,
     column_names,
+    is_text,
     open_parquet,
     parquet_errors,
 )
@@ -38,7 +46,7 @@ def stream(path: Path, layout: Layout, reading: Reading) -> Stream:
     ends, features = len(places), len(data.features)
     file = open_parquet(path)
     rows, schema = file.metadata.num_rows, file.schema_arrow
-    text = layout.string_ids or any(_is_text(schema.field(name).type) for name in chosen[:2])
+    text = layout.string_ids or any(is_text(schema.field(name).type) for name in chosen[:2])
     if reading.whole:
         check_memory(16 * rows, f"{path}: {rows} rows")
 
@@ -72,7 +80,11 @@ def stream(path: Path, layout: Layout, reading: Reading) -> Stream:
         str(path),
         weighted=len(places) == 3,
         text=text,
-        rest={"format": "parquet", "notes": {"columns": columns_note(names, places, data)}},
+        rest={
+            "format": "parquet",
+            "notes": {"columns": columns_note(names, places, data)},
+            "unread": unread_columns(names, places, data),
+        },
     )
 
 
@@ -108,7 +120,7 @@ def _columns(path: Path, layout: Layout) -> tuple[list[str], tuple[int, ...]]:
     elif places is None and len(names) == 2:
         places = (0, 1)
     if places is None:
-        raise UserError(
+        raise UnclearColumns(
             f"{path} has the columns {shown}, and it is not clear what they are",
             "say it in their order, such as --columns source,target,weight or source,target,-,-",
         )
@@ -130,8 +142,3 @@ def _ends(ends: np.ndarray, text: bool, path: Path) -> np.ndarray | pa.Array:
     if ends.ndim != 1 or ends.dtype.kind not in "iu" or (len(ends) and ends.max() >= 2**63):
         raise UserError(f"{path}: ids are {ends.dtype} {ends.shape}, not integers or texts")
     return ends.astype(np.int64)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)

@@ -53,6 +53,19 @@ def column_names(path: Path) -> list[str]:
     return names
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds texts."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds lists."""
+    return (
+        pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    )
+
+
 def array_of(column: pa.Array | pa.ChunkedArray, name: str, path: Path) -> np.ndarray:
     """A column as (n,) numbers, bool or texts, or of lists as (n, d) numbers."""
     where = f"{path}: the column {quoted(name)}"
@@ -67,14 +80,14 @@ def array_of(column: pa.Array | pa.ChunkedArray, name: str, path: Path) -> np.nd
             "fill them in, or leave the rows or the column out; a label may be '' or -1",
         )
     kind = column.type
-    if pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if is_list(kind):
         values = array_of(column.flatten(), name, path)
         rows = len(column)
         lengths = np.asarray(column.value_lengths()) if rows else np.empty(0, np.int64)
         if values.dtype.kind not in "biuf" or (lengths != (lengths[0] if rows else 0)).any():
             raise UserError(f"{where} holds lists of different lengths, or not of numbers")
         return values.reshape(rows, -1 if rows else 0)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text(kind):
         return np.array(column.to_pylist(), str)
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         raise UserError(f"{where} holds {kind}, not numbers or texts")

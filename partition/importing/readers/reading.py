@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,10 @@ from partition.resident import check_memory
 
 
 def read_source(
-    path: str | os.PathLike[str], format: str = "auto", layout: Layout | None = None
+    path: str | os.PathLike[str],
+    format: str = "auto",
+    layout: Layout | None = None,
+    look: Callable[[bytes], object] = lambda lines: None,
 ) -> Source:
     """Read a graph file.
 
@@ -36,6 +39,8 @@ def read_source(
         A name in ``FORMATS``, or ``"auto"``: judged by the name and the first bytes.
     layout : Layout, optional
         The user's words on facts that the file does not state.
+    look : callable
+        See :class:`~partition.importing.readers.source.Reading`.
 
     Raises
     ------
@@ -53,7 +58,7 @@ def read_source(
     with read_errors(path):
         if format not in STREAMS:
             return READERS.get(format)(path, layout)
-        return _whole(_stream(path, format, layout, Reading(allocate, whole=True)))
+        return _whole(_stream(path, format, layout, Reading(allocate, whole=True, look=look)))
 
 
 def open_stream(

@@ -74,6 +74,8 @@ class Source:
         Further findings of the reader, for the manifest.
     arc_data : ArcTable
         Columns with a row for each arc.
+    unread : tuple of str
+        Names of the columns of a list that were not read.
     """
 
     n: int
@@ -90,6 +92,7 @@ class Source:
     notes: Mapping[str, Any] = field(default_factory=dict)
     targets: np.ndarray | None = None
     arc_data: ArcTable = NO_DATA
+    unread: tuple[str, ...] = ()
 
 
 class Piece(NamedTuple):
@@ -132,6 +135,8 @@ class Reading:
         Told how far it is.
     whole : bool
         One piece is as good as many, if that is faster.
+    look : callable
+        Shown the lines of a table in text, as they are read, some megabytes at a time.
     readers : Readers
         Those who share the pieces: each gets as many, the last ones perhaps empty, and the errors
         of all.
@@ -140,6 +145,7 @@ class Reading:
     allocate: Allocate = lambda name, shape, dtype: np.empty(shape, dtype)
     tell: Tell = lambda stage, done, total: None
     whole: bool = False
+    look: Callable[[bytes], object] = lambda lines: None
     readers: Readers = ALONE
 
 

@@ -352,14 +352,21 @@ class Table:
         return [pa.chunked_array(column) for column in zip(*self.pieces(), strict=True)]
 
     def pieces(
-        self, tell: Callable[[int], None] = lambda at: None, readers: Readers = ALONE
+        self,
+        tell: Callable[[int], None] = lambda at: None,
+        readers: Readers = ALONE,
+        look: Callable[[bytes], object] = lambda lines: None,
     ) -> Iterator[list[pa.Array]]:
-        """The same some megabytes at a time; ``tell``, ``readers``: as of :func:`text_blocks`."""
+        """The same some megabytes at a time; ``tell``, ``readers``: as of :func:`text_blocks`.
+
+        ``look`` is shown the lines.
+        """
         # A column of few rows costs as much as one of many.
         at_once = max(BLOCK, 512 * self.width)
         for first, block in text_blocks(
             self.path, self.longest, tell=tell, at_once=at_once, readers=readers
         ):
+            look(block)
             with readers.agreed():
                 columns = self._columns_of(first, block)
             yield columns

@@ -15,14 +15,14 @@ from partition.errors import UserError
 from partition.graph.graph import MASKS
 from partition.graph.relations import Relation, parse_relation
 from partition.importing.readers import guess_format
-from partition.importing.readers.columns import columns_of_types, header_words
+from partition.importing.readers.columns import UnclearColumns, columns_of_types, header_words
 from partition.importing.readers.files import check_file, check_inside, quoted, read_errors
 from partition.importing.readers.names import named_roles
 from partition.importing.readers.npz import MASK_FIELDS, labels_or_targets, source_of, weights_name
 from partition.importing.readers.numbering import positions, shown_id
 from partition.importing.readers.reading import read_source
 from partition.importing.readers.source import Layout, Source
-from partition.importing.readers.text import open_table, text_blocks
+from partition.importing.readers.text import open_table
 from partition.importing.readers.vertex_tables import NodeTable, plain, read_nodes
 
 
@@ -222,6 +222,7 @@ ENTITY = "entity"  # the type of all vertices
 
 
 SCHEMA = "graph.toml"
+# A word such as 007, which a number would lose digits of.
 ZEROS = re.compile(rb"(?:^|[\s,;])-?0[0-9]")
 
 
@@ -380,31 +381,27 @@ def _arcs(relation: Relation, file: Path, given: Layout, as_text: bool) -> _Arcs
     if _only_header(file, layout):
         nothing = np.empty(0, np.int64)
         return _Arcs((nothing, nothing), None)
+    padded = False
+
+    def look(lines: bytes) -> None:
+        nonlocal padded
+        padded = padded or ZEROS.search(lines) is not None
+
     try:
-        arcs = read_source(file, "auto", layout)
-    except UserError as error:
-        if "--columns" not in (error.hint or ""):
-            raise
+        arcs = read_source(file, "auto", layout, look)
+    except UnclearColumns as error:
         raise UserError(
             error.message,
             "call the columns in a header source, target and perhaps weight, or the first two "
             f"{relation.source} and {relation.target}",
         ) from error
-    if not as_text and (arcs.ids is None or arcs.ids.dtype.kind == "i") and _has_zeros(file):
+    if not as_text and (arcs.ids is None or arcs.ids.dtype.kind == "i") and padded:
         return _arcs(relation, file, given, True)
     source, target = (
         one if arcs.ids is None else arcs.ids[one] for one in (arcs.source, arcs.target)
     )
-    unread = str(arcs.notes.get("columns", "")).partition("not read: ")[2].replace("'", "")
+    unread = ", ".join(arcs.unread)
     return _Arcs((source, target), arcs.weights, unread, arcs.notes.get("comments", 0))
-
-
-def _has_zeros(file: Path) -> bool:
-    """Whether a table in text has a word such as 007, which a number would lose digits of."""
-    if guess_format(file) != "edges":
-        return False
-    with read_errors(file):
-        return any(ZEROS.search(block) for _, block in text_blocks(file))
 
 
 def _as_written(

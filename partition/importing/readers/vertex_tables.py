@@ -1,13 +1,16 @@
-"""Text files with a row for each vertex: tables of features, and single columns."""
+"""Files with a row for each vertex: tables in text and in Parquet, and arrays of NumPy.
+
+Whatever is read of a table, its first line is judged by one rule, and so is the column with ids.
+"""
 
 from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +41,7 @@ from partition.importing.readers.names import (
     is_index,
     is_missing,
     is_name,
+    is_type,
     of_frame,
     plain_name,
 )
@@ -45,21 +49,24 @@ from partition.importing.readers.numbering import check_ids
 from partition.importing.readers.parquet_tables import (
     array_of,
     column_names,
+    is_list,
+    is_text,
     open_parquet,
     parquet_errors,
 )
-from partition.records import (
-    DEFLATE_RATIO,
-    NUMBERS,
-    TEXTS,
-    map_npy,
-    read_npy,
-    read_npz,
-)
+from partition.records import DEFLATE_RATIO, NUMBERS, TEXTS, map_npy, read_npy, read_npz
 from partition.resident import check_memory
 
+# Names of arrays and columns, in small letters.
+FEATURES = ("features", "feature", "x", "feat", "feats", "attr_matrix", "attributes")
+CLASSES = ("label", "labels", "y", "class", "classes")
+NUMBERS_TO_LEARN = ("target", "targets")
+LABELS, TARGETS = (*CLASSES, *NUMBERS_TO_LEARN), (*NUMBERS_TO_LEARN, "labels", "label", "y")
+SPLIT = ("split", "mask")
+SPLITS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 BOOLEANS = ("true", "false")
-HEADINGS = IDS | INDEX | {"label", "labels", "class", "classes", "y", "target", "mask", "nodes"}
+HEADINGS = IDS | INDEX | {*CLASSES, "target", "mask", "nodes"}  # of a single column
+HEADER = "the first line names the columns, such as id,age,label,split"
 
 
 @dataclass(frozen=True)
@@ -87,226 +94,31 @@ class Rows:
     columns: tuple[str, ...] = ()
 
 
-def read_number_table(
-    path: Path,
-    what: str,
-    dtype: DTypeLike,
-    others: Container[str] = (),
-    comments: str | None = None,
-) -> Rows:
-    """(n, d) numbers from lines of them, under a header with the names or without.
+@dataclass(frozen=True)
+class NodeTable:
+    """The vertices of one type.
 
-    A column that the header calls an id says which vertex each row is of. Columns called as
-    ``others``, in small letters, are something else; if there are some, columns of texts are left
-    out, too. Messages call the numbers ``what``; ``comments``: see :class:`text.Comments`.
+    Attributes
+    ----------
+    ids : (n,) int64 or str, optional
+        None: those that occur in arcs.
+    features : (n, d) float32, optional
+    labels : (n,) integers or texts, optional
+    targets : (n, c) numbers, optional
+    masks : mapping of "train" / "val" / "test" to (n,) bool
+    unread : tuple of str
+        Columns that are nothing of these.
+    comments : int
+        How many lines were comments.
     """
-    opening = text.open_table(path, text.LONGEST_ROW, comments)
-    if not opening.lines:
-        raise UserError(f"{path} holds no {what}", "one vertex a line: numbers")
-    begins, first = opening.lines[0]
-    separator = text.separator_of(first)
 
-    def cut(line: str) -> list[str]:
-        return text.words_of(line, separator)
-
-    def known(names: list[str]) -> bool:
-        if len(names) > 1 and not names[0]:
-            return of_frame(names, cut(opening.second))
-        at = id_place(names, path, others=others) if len(names) > 1 else None
-        return at is not None or any(name.lower() in others for name in names)
-
-    header, names = opening.header(cut, known, lambda row: any(map(text.is_number, row)))
-    rows = [(number, cut(line)) for number, line in opening.rows(header)]
-    if not rows:
-        raise UserError(f"{path} holds a header, but no {what}")
-    used = list(range(len(cut(first))))
-    ids, note = [], ""
-    if header:
-        at = id_place(names, path, others=others)
-        ids = [] if at is None else [at]
-        unread = [i for i in used if i not in ids and is_index(names[i])]
-        rest = [i for i in used if i not in (*ids, *unread) and names[i].lower() not in others]
-        used = [i for i in rest if not others or of_numbers(i, [row for _, row in rows])]
-        texts = [quoted(names[i]) for i in rest if i not in used]
-        note = f"{path}: no {what}, but texts: {', '.join(texts)}" if texts else ""
-        _refuse_label(path, rows[0], names, used)
-    elif not any(map(text.is_number, rows[0][1])):
-        raise UserError(
-            f"{path}, line {begins}: {quoted(first.strip())} is not {len(used)} numbers",
-            "a vertex a line; a column of ids is called 'id' in a header line",
-        )
-    if not used:
-        raise UserError(f"{path} has a column of ids, but no {what}")
-    kinds = dict.fromkeys(ids, pa.string()) | dict.fromkeys(used, pa.float64())
-    table = text.Table(
-        path, separator, len(cut(first)), kinds,
-        header=header, begins=begins, names=names, comments=opening.comments,
-    )  # fmt: skip
-    if what == "targets":
-        table = replace(table, missing="write nan where a target is unknown")
-    tables, of_rows = [], []
-    for columns in table.pieces():
-        of_rows += columns[: len(ids)]
-        tables.append(narrowed(np.stack(columns[len(ids) :], axis=1), dtype, path))
-    numbers = np.concatenate(tables)
-    if not header:
-        _refuse_counter(path, numbers, what)
-    return Rows(
-        numbers,
-        id_array(pa.chunked_array(of_rows), path) if ids else None,
-        note,
-        table.comments.lines,
-        tuple(names[i] for i in used) if header else (),
-    )
-
-
-def of_numbers(place: int, rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first rows have numbers in a column, or nothing at all."""
-    given = [row[place] for row in rows if place < len(row) and not is_missing(row[place])]
-    return not given or any(map(text.is_number, given))
-
-
-def _refuse_label(
-    path: Path, row: tuple[int, list[str]], names: list[str], used: list[int]
-) -> None:
-    """Refuse a first row with a text, which may be the label."""
-    number, words = row
-    for i in used:
-        if i < len(words) and is_name(words[i]):
-            raise UserError(
-                f"{path}, line {number}: the column {quoted(names[i])} holds {quoted(words[i])}, "
-                "not a number",
-                f"if it is the label of a vertex, --label-column {names[i]}; a column of ids is "
-                "called 'id'",
-            )
-
-
-def _refuse_counter(path: Path, numbers: np.ndarray, what: str) -> None:
-    """Refuse a first column that counts the rows: it is hardly a feature."""
-    n, width = numbers.shape
-    if n < 3 or width < 2 or n >= 1 << 24:  # beyond, float32 cannot count
-        return
-    first = np.sort(numbers[:, 0])
-    if (first == np.arange(n) + first[0]).all() and first[0] in (0, 1):
-        raise UserError(
-            f"{path}: the first column holds each of {first[0]:.0f}..{first[-1]:.0f} once: ids, or "
-            f"{what}?",
-            "put a header line first: 'id,…' if the column says which vertex a row is of, "
-            f"any other name if it is among the {what}",
-        )
-
-
-def read_column(
-    path: Path,
-    names: Container[str] = (),
-    column: str | None = None,
-    plain: bool = False,
-    comments: str | None = None,
-) -> Rows:
-    """(n,) int64 or texts: a value a line, or an id and a value under a header 'id,…'.
-
-    Integers are texts as well if they are to stay as they are written: ``plain``.
-
-    Of several columns under a header, the value is in the one called ``column``, or as one of
-    ``names``, in small letters. ``comments``: see :class:`text.Comments`.
-    """
-    opening = text.open_table(path, text.LONGEST_ROW, comments)
-    if not opening.lines:
-        raise UserError(f"{path} is empty", "one value a line")
-    begins, first = opening.lines[0]
-    separator = text.separator_of(first)
-    others = () if column is None else (column.lower(),)
-
-    def known(words: list[str]) -> bool:
-        if len(words) == 1:
-            return column in words or plain_name(words[0]) in HEADINGS
-        if not words[0]:
-            return of_frame(words, text.words_of(opening.second, separator))
-        fitting = any(word.lower() in names or word == column for word in words)
-        return fitting or id_place(words, path, others=others) is not None
-
-    # Texts may have blanks, names of columns have none.
-    apart = text.words_of(first, None)
-    ids_named = len(apart) > 1 and apart[0] and id_place(apart, path, others=others) is not None
-    lone = separator is None and not (ids_named and any(w.lower() in names for w in apart))
-
-    def cut(line: str) -> list[str]:
-        return [line.strip().strip('"')] if lone else text.words_of(line, separator)
-
-    header, found = opening.header(cut, known, _counts_or_is_true, texts=True)
-    width = len(cut(first))
-    if column is not None and column not in found:
-        raise unknown_name(f"column of {path}", column, found or cut(first))
-    ids = id_place(found, path, others=others) if width > 1 else None
-    rest = [i for i in range(width) if i != ids and not (found and is_index(found[i]))]
-    fitting = [i for i in rest if found and found[i].lower() in names]
-    if column is not None:
-        fitting = [found.index(column)]
-    elif len(rest) == 1 and (ids is not None or width == 1):
-        fitting = rest
-    if len(fitting) != 1:
-        raise UserError(
-            f"{path}, line {begins}: {quoted(first.strip())} has {width} columns",
-            "one value a line, or a header line 'id,…' and then an id and a value a line; "
-            "--label-column NAME takes labels from the column of that name in the header",
-        )
-    kinds = dict.fromkeys(fitting if ids is None else [ids, *fitting], pa.string())
-    table = text.Table(
-        path, separator, width, kinds,
-        header=header, begins=begins, names=found, comments=opening.comments,
-    )  # fmt: skip
-    columns = table.columns()
-    values = columns[-1]
-    if width == 1 and header == begins and column is None and not _is_heading(found[0], values):
-        values = pa.chunked_array([pa.array(found), *values.chunks])
-    return Rows(
-        text_array(values, path, plain),
-        None if ids is None else id_array(columns[0], path),
-        comments=table.comments.lines,
-    )
-
-
-def _counts_or_is_true(row: list[str]) -> bool:
-    """Whether the values of a row are integers, true or false."""
-    return all(text.is_integer(word) or word.lower() in BOOLEANS for word in row)
-
-
-def _is_heading(first: str, values: pa.ChunkedArray) -> bool:
-    """Whether the first line names the only column: it is no value, and the others are no texts."""
-    others = [word for word in values.unique().to_pylist() if not is_missing(word)]
-    return first not in others and is_header(
-        [first],
-        known=plain_name(first) in HEADINGS,
-        above_numbers=first.lower() not in BOOLEANS and _counts_or_is_true(others),
-        texts=True,
-    )
-
-
-def text_array(values: pa.ChunkedArray, path: Path, plain: bool = False) -> np.ndarray:
-    """Words as int64 where all of them are integers, and as texts otherwise, or if ``plain``."""
-    if not len(values):
-        raise UserError(f"{path} holds a header, but no values")
-    coded = values.combine_chunks().dictionary_encode()
-    distinct, places = coded.dictionary.to_pylist(), coded.indices.to_numpy()
-    if not plain and all(map(text.is_integer, distinct)):
-        return np.array(list(map(int, distinct)), np.int64)[places]
-    longest = max(map(len, distinct))
-    check_memory(4 * longest * len(values), f"{path}: texts of up to {longest} characters")
-    return np.array(distinct)[places]
-
-
-def id_array(ids: pa.ChunkedArray, path: Path) -> np.ndarray:
-    """The ids of rows, each once."""
-    array = text_array(ids, path)
-    check_ids(array, path)
-    return array
-
-
-FEATURES = ("features", "feature", "x", "feat", "feats", "attr_matrix", "attributes")
-LABELS = ("labels", "label", "y", "target", "targets", "classes")
-TARGETS = ("targets", "target", "labels", "label", "y")
-MASK_NAMES = ("mask",)
-T = TypeVar("T")
+    ids: np.ndarray | None
+    features: np.ndarray | None = None
+    labels: np.ndarray | None = None
+    targets: np.ndarray | None = None
+    masks: Mapping[str, np.ndarray] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
+    comments: int = 0
 
 
 def read_features(
@@ -315,9 +127,18 @@ def read_features(
     """(n, d) float32: an array, a sparse matrix of SciPy's, or lines of d numbers.
 
     Columns of a table that are called as ``others``, in small letters, are something else. If there
-    are some, columns of texts are left out, too. ``comments``, here and below: see :class:`Layout`.
+    are some, columns of texts are left out, too. ``comments``, here and below: see
+    :class:`~partition.importing.readers.source.Layout`.
     """
-    return _read_matrix(Path(path), FEATURES, others, comments)
+    return _read_matrix(Path(path), _Sought("features", FEATURES, others), comments)
+
+
+def read_targets(path: str | os.PathLike[str], comments: str | None = None) -> Rows:
+    """(n, c) float32, or float64 where that loses digits: an array, or lines of numbers.
+
+    A vector is one column. NaN is unknown, infinite numbers are refused.
+    """
+    return _read_matrix(Path(path), _Sought("targets", TARGETS), comments)
 
 
 def read_labels(
@@ -327,12 +148,85 @@ def read_labels(
     return _read_vector(Path(path), LABELS, column, comments=comments)
 
 
-def read_targets(path: str | os.PathLike[str], comments: str | None = None) -> Rows:
-    """(n, c) float32, or float64 where that loses digits: an array, or lines of numbers.
+def read_mask(path: str | os.PathLike[str], name: str, comments: str | None = None) -> Rows:
+    """Bool or integers: an array, or lines of true and false, of 0 and 1, or of vertices.
 
-    A vector is one column. NaN is unknown, infinite numbers are refused.
+    Or an (n, splits) array of bool, or of 0 and 1.
     """
-    return _read_matrix(Path(path), TARGETS, (), comments)
+    rows = _read_vector(Path(path), mask_names(name), comments=comments)
+    if rows.values.dtype.kind == "U":
+        words = np.char.lower(rows.values)
+        if not np.isin(words, BOOLEANS).all():
+            return rows
+        rows = replace(rows, values=words == "true")
+    return rows
+
+
+def read_ids(
+    path: str | os.PathLike[str], *, text: bool = False, comments: str | None = None
+) -> np.ndarray:
+    """(n,) int64 or str: the id of each row, each once; ``text``: integers are texts, too.
+
+    In a file of text they stay as they are written: 07 is not 7.
+    """
+    rows = _read_vector(Path(path), ("ids", "id", "nodes"), plain=text, comments=comments)
+    if rows.ids is not None:
+        raise UserError(f"{path} has two columns", "one id a line")
+    values = rows.values
+    if values.dtype.kind not in "iuU":
+        raise UserError(f"{path}: ids are integers or texts, not {values.dtype}")
+    values = values.astype(str) if text else values
+    values = values if values.dtype.kind == "U" else values.astype(np.int64)
+    check_ids(values, path)
+    return values
+
+
+def read_nodes(
+    path: Path, type: str = "", as_text: bool = False, comments: str | None = None
+) -> NodeTable:
+    """Read a table in text with a header, in Parquet, or an array of features in ``.npy``.
+
+    A column called ``id``, as the type or the like has the ids, see :func:`id_place`; without it
+    they are 0 … n−1. In text, they stay as they are written if one is not :func:`plain`, or with
+    ``as_text``. Columns called ``label`` or ``y`` hold classes, ``target`` numbers to learn,
+    ``split`` the words train, val and test, ``train_mask`` and so on true or false; other columns
+    of numbers, or lists of them, are features. A UserError if the file is damaged, or a column does
+    not hold that.
+    """
+    with read_errors(path):
+        kind = _kind(path)
+        if kind not in TABLES:
+            features = read_features(path).values
+            return NodeTable(np.arange(len(features)), features)
+        masks = {word for name in MASKS for word in mask_names(name)}
+        sought = _Sought("vertices", {*CLASSES, *SPLIT, *masks}, texts=None, type=type)
+        table = TABLES[kind](path, sought, comments)
+        table.check_header()
+        role = {i: _role(table.names[i].lower(), table.of_numbers(i)) for i in table.data()}
+        chosen = {of: [i for i, is_ in role.items() if is_ == of] for of in ("target", "feature")}
+        texts = [i for i, is_ in role.items() if is_ not in chosen]
+        found, (targets, features) = table.read(texts, *chosen.values(), as_written=(table.ids,))
+        ids = None if table.ids is None else found.pop(table.ids)
+        if ids is not None:
+            as_number = kind == "text" and not as_text and plain(ids)
+            ids = ids.astype(np.int64) if as_number else ids
+            check_ids(ids, path)
+        elif not role:
+            raise UserError(f"{path} holds no vertices")
+        ids = np.arange(max(map(len, (targets, features, *found.values())))) if ids is None else ids
+        return _nodes(table, ids, targets, features, {i: (role[i], found[i]) for i in texts})
+
+
+def plain(ids: np.ndarray) -> bool:
+    """Whether all of some texts are whole numbers, written as those are: 7, but not 007.
+
+    >>> plain(np.array(["7", "-10"])), plain(np.array(["7", "007"])), plain(np.array(["x"]))
+    (True, False, False)
+    """
+    try:
+        return bool((ids.astype(np.int64).astype(str) == ids).all())
+    except (ValueError, OverflowError):
+        return False
 
 
 def checked_targets(array: np.ndarray, where: str) -> np.ndarray:
@@ -351,23 +245,9 @@ def checked_targets(array: np.ndarray, where: str) -> np.ndarray:
     return narrow if np.array_equal(narrow, wide, equal_nan=True) else wide
 
 
-def read_mask(path: str | os.PathLike[str], name: str, comments: str | None = None) -> Rows:
-    """Bool or integers: an array, or lines of true and false, of 0 and 1, or of vertices.
-
-    Or an (n, splits) array of bool, or of 0 and 1.
-    """
-    rows = _read_vector(Path(path), mask_names(name), comments=comments)
-    if rows.values.dtype.kind == "U":
-        words = np.char.lower(rows.values)
-        if not np.isin(words, ("true", "false")).all():
-            return rows
-        rows = replace(rows, values=words == "true")
-    return rows
-
-
 def mask_names(name: str) -> tuple[str, ...]:
     """The names that the array or column of a mask may have."""
-    return (*MASK_NAMES, name, f"{name}_mask", f"{name}_idx", "idx")
+    return ("mask", name, f"{name}_mask", f"{name}_idx", "idx")
 
 
 def mask_files(path: str | os.PathLike[str]) -> list[Path]:
@@ -390,23 +270,50 @@ def mask_files(path: str | os.PathLike[str]) -> list[Path]:
     return files
 
 
-def read_ids(
-    path: str | os.PathLike[str], *, text: bool = False, comments: str | None = None
-) -> np.ndarray:
-    """(n,) int64 or str: the id of each row, each once; ``text``: integers are texts, too.
+def _read_matrix(path: Path, sought: _Sought, comments: str | None) -> Rows:
+    """Several numbers a vertex, checked: features or targets."""
+    features = sought.names is FEATURES
+    with read_errors(path):
+        kind = _kind(path)
+        if kind in TABLES:
+            table = TABLES[kind](path, sought, comments)
+            rows = _numbers_of(table, sought, np.float32 if features else np.float64)
+        elif kind == "npz":
+            arrays = read_npz(path, kinds=NUMBERS + TEXTS if features else NUMBERS)
+            if features and ("indptr" in arrays or "format" in arrays):
+                return Rows(dense_features(saved_csr(arrays, str(path)), str(path)))
+            rows = Rows(arrays[_chosen(list(arrays), sought.names, path)])
+        else:
+            rows = Rows(_read_npy(path, kind))
+        if not features:
+            return replace(rows, values=checked_targets(rows.values, str(path)))
+        of = "vertex" if rows.ids is None else "row"
+        return replace(rows, values=finite_features(rows.values, str(path), of, rows.columns))
 
-    In a file of text they stay as they are written: 07 is not 7.
+
+def _read_vector(
+    path: Path,
+    names: tuple[str, ...],
+    column: str | None = None,
+    plain: bool = False,
+    comments: str | None = None,
+) -> Rows:
+    """One value a vertex: from the array or the column of one of the names, or of ``column``.
+
+    ``plain``: integers in a file of text are texts.
     """
-    rows = _read_vector(Path(path), ("ids", "id", "nodes"), plain=text, comments=comments)
-    if rows.ids is not None:
-        raise UserError(f"{path} has two columns", "one id a line")
-    values = rows.values
-    if values.dtype.kind not in "iuU":
-        raise UserError(f"{path}: ids are integers or texts, not {values.dtype}")
-    values = values.astype(str) if text else values
-    values = values if values.dtype.kind == "U" else values.astype(np.int64)
-    check_ids(values, path)
-    return values
+    with read_errors(path):
+        kind = _kind(path)
+        if kind in TABLES:
+            others = () if column is None else (column.lower(),)
+            sought = _Sought("values", names, others, column, texts=True)
+            return _values_of(TABLES[kind](path, sought, comments), sought, plain)
+        if kind == "npz":
+            arrays = read_npz(path, kinds=NUMBERS + TEXTS)
+            return Rows(_decoded(arrays[_chosen(list(arrays), names, path, column)], path))
+        if column is not None:
+            raise UserError(f"{path} has no columns with names, and so no {column!r}")
+        return Rows(_decoded(_read_npy(path, kind), path))
 
 
 def _kind(path: Path) -> str:
@@ -444,83 +351,6 @@ def _read_npy(path: Path, kind: str) -> np.ndarray:
     return array
 
 
-def _read_vector(
-    path: Path,
-    names: tuple[str, ...],
-    column: str | None = None,
-    plain: bool = False,
-    comments: str | None = None,
-) -> Rows:
-    """One value a vertex: from the array or the column of one of the names, or of ``column``.
-
-    ``plain``: integers in a file of text are texts.
-    """
-    with read_errors(path):
-        kind = _kind(path)
-        if kind == "text":
-            return read_column(path, names, column, plain, comments)
-        if kind == "parquet":
-            others = () if column is None else (column.lower(),)
-            return _chosen(read_table(path, others), names, path, column)
-        if kind == "npz":
-            arrays = read_npz(path, kinds=NUMBERS + TEXTS)
-            return Rows(_decoded(_chosen(arrays, names, path, column), path))
-        if column is not None:
-            raise UserError(f"{path} has no columns with names, and so no {column!r}")
-        return Rows(_decoded(_read_npy(path, kind), path))
-
-
-def _read_matrix(
-    path: Path, names: tuple[str, ...], others: Container[str], comments: str | None
-) -> Rows:
-    """Several numbers a vertex, checked: features or targets, by ``names``."""
-    features = names is FEATURES
-    with read_errors(path):
-        kind = _kind(path)
-        if kind == "text":
-            dtype = np.float32 if features else np.float64
-            rows = read_number_table(path, names[0], dtype, others, comments)
-        elif kind == "parquet":
-            rows = _numbers_of(read_table(path, others), names, path, others)
-        elif kind == "npz":
-            arrays = read_npz(path, kinds=NUMBERS + TEXTS if features else NUMBERS)
-            if features and ("indptr" in arrays or "format" in arrays):
-                return Rows(dense_features(saved_csr(arrays, str(path)), str(path)))
-            rows = Rows(_chosen(arrays, names, path))
-        else:
-            rows = Rows(_read_npy(path, kind))
-        if not features:
-            return replace(rows, values=checked_targets(rows.values, str(path)))
-        of = "vertex" if rows.ids is None else "row"
-        values = finite_features(rows.values, str(path), of, rows.columns)
-        return replace(rows, values=values)
-
-
-def _numbers_of(
-    columns: Mapping[str, Rows], names: tuple[str, ...], path: Path, others: Container[str] = ()
-) -> Rows:
-    """The column of one of the names that holds lists, or all columns side by side."""
-    note = ""
-    if others:
-        columns = {name: rows for name, rows in columns.items() if name.lower() not in others}
-        texts = [name for name, rows in columns.items() if rows.values.dtype.kind == "U"]
-        columns = {name: rows for name, rows in columns.items() if name not in texts}
-        note = f"{path}: no features, but texts: {', '.join(map(quoted, texts))}" if texts else ""
-    lists = [name for name, rows in columns.items() if rows.values.ndim == 2]
-    if lists:
-        return _chosen({name: columns[name] for name in lists}, names, path)
-    for name, rows in columns.items():
-        if rows.values.dtype.kind not in "biuf":
-            raise UserError(
-                f"{path}: the column {quoted(name)} holds no numbers",
-                f"if it is the label of a vertex, --label-column {name}",
-            )
-    if not columns:
-        raise UserError(f"{path} has no columns of numbers")
-    values = np.stack([rows.values for rows in columns.values()], axis=1)
-    return Rows(values, next(iter(columns.values())).ids, note, columns=tuple(columns))
-
-
 def _decoded(array: np.ndarray, path: Path) -> np.ndarray:
     """Texts of bytes as texts; other arrays as they are."""
     if array.dtype.kind != "S":
@@ -532,185 +362,366 @@ def _decoded(array: np.ndarray, path: Path) -> np.ndarray:
 
 
 def _chosen(
-    arrays: Mapping[str, T], names: tuple[str, ...], path: Path, column: str | None = None
-) -> T:
-    """The only one of some named things, or the only one with one of ``names``; or ``column``."""
+    names: Sequence[str], wanted: Collection[str], path: Path, column: str | None = None
+) -> str:
+    """The only one of some names, or the only one that is wanted; or ``column``."""
     if column is not None:
-        if column not in arrays:
-            raise unknown_name(f"column of {path}", column, arrays)
-        return arrays[column]
-    fitting = [name for name in arrays if name.lower() in names]
-    if len(arrays) == 1:
-        fitting = list(arrays)
+        if column not in names:
+            raise unknown_name(f"column of {path}", column, names)
+        return column
+    fitting = [name for name in names if name.lower() in wanted]
+    if len(names) == 1:
+        fitting = list(names)
     if len(fitting) != 1:
-        found = ", ".join(quoted(name) for name in list(arrays)[:12]) or "nothing"
+        found = ", ".join(map(quoted, names[:12])) or "nothing"
         raise UserError(
             f"{path} holds {found}: it is not clear which array to read",
-            f"keep one only, or call it {names[0]!r}",
+            f"keep one only, or call it {next(iter(wanted))!r}",
         )
-    return arrays[fitting[0]]
+    return fitting[0]
 
 
-NODE_LABELS = ("label", "labels", "y", "class", "classes")
-NODE_TARGETS = ("target", "targets")
-SPLIT = ("split", "mask")
-SPLITS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
-ARRAYS = (".npy", ".npz")
-HEADER = "the first line names the columns, such as id,age,label,split"
+# Tables, in text and in Parquet
 
 
 @dataclass(frozen=True)
-class NodeTable:
-    """The vertices of one type.
+class _Sought:
+    """What is sought in a table, by which its first line is judged.
 
     Attributes
     ----------
-    ids : (n,) int64 or str, optional
-        None: those that occur in arcs.
-    features : (n, d) float32, optional
-    labels : (n,) integers or texts, optional
-    targets : (n, c) numbers, optional
-    masks : mapping of "train" / "val" / "test" to (n,) bool
-    unread : tuple of str
-        Columns that are nothing of these.
-    comments : int
-        How many lines were comments.
+    what : str
+        What it is called in messages.
+    names, others : container of str
+        Names in small letters: those of what is sought, and of what is something else.
+    column : str, optional
+        The column that the user names.
+    texts : bool, optional
+        Whether values may be texts; None: as they are in the second line.
+    type : str
+        That of the vertices.
     """
 
-    ids: np.ndarray | None
-    features: np.ndarray | None = None
-    labels: np.ndarray | None = None
-    targets: np.ndarray | None = None
-    masks: Mapping[str, np.ndarray] = field(default_factory=dict)
-    unread: tuple[str, ...] = ()
+    what: str
+    names: Collection[str] = ()
+    others: Container[str] = ()
+    column: str | None = None
+    texts: bool | None = False
+    type: str = ""
+
+    def ids(self, names: Sequence[str], path: Path) -> int | None:
+        """The column with ids; a single column of values has none."""
+        if not names or (len(names) == 1 and self.texts):
+            return None
+        return id_place(names, path, type=self.type, others=self.others)
+
+    def tells(self, names: Sequence[str], path: Path) -> bool:
+        """Whether one of the names is known, so that they are names."""
+        if self.column in names:
+            return True
+        if len(names) == 1:
+            return plain_name(names[0]) in HEADINGS or is_type(names[0], self.type)
+        known = self.others if self.texts is False else self.names
+        return any(n.lower() in known for n in names) or self.ids(names, path) is not None
+
+
+class _Table:
+    """A table: the places and names of its columns, and which of them has the ids."""
+
+    path: Path
+    where: str  # its first line, for messages
+    first: Sequence[str] = ()  # the words of it
+    names: tuple[str, ...] = ()
+    width: int
+    ids: int | None
     comments: int = 0
 
+    def data(self, others: Container[str] = ()) -> list[int]:
+        """The columns that are no ids, no index of a frame, and not called as others."""
+        places = [i for i in range(self.width) if i != self.ids]
+        return places if not self.names else [
+            i for i in places
+            if not is_index(self.names[i]) and self.names[i].lower() not in others
+        ]  # fmt: skip
 
-def read_nodes(
-    path: Path, type: str = "", as_text: bool = False, comments: str | None = None
-) -> NodeTable:
-    """Read a table in text with a header, in Parquet, or an array of features in ``.npy``.
+    def read(
+        self, texts: Sequence[int], *numbers: Sequence[int], dtype: DTypeLike = np.float64,
+        as_written: Container[int | None] = (),
+    ) -> tuple[dict[int, np.ndarray], list[np.ndarray]]:  # fmt: skip
+        """Columns of texts, that of ids with them, by their places; and groups of numbers, (n, …).
 
-    A column called ``id``, as the type or the like has the ids, see :func:`id_place`; without it
-    they are 0 … n−1. In text, they
-    stay as they are written if one is not :func:`plain`, or with ``as_text``. Columns
-    called ``label`` or ``y`` hold classes, ``target`` numbers to learn, ``split`` the words train,
-    val and test, ``train_mask`` and so on true or false; other columns of numbers, or lists of
-    them, are features. A UserError if the file is damaged, or a column does not hold that.
-    """
-    check_file(path)
-    if path.suffix in ARRAYS:
-        features = read_features(path).values
-        return NodeTable(np.arange(len(features)), features)
-    with read_errors(path):
-        if path.suffix == ".parquet":
-            rows = read_table(path, type=type)
-            columns = {name: one.values for name, one in rows.items()}
-            ids = next(iter(rows.values())).ids if rows else None
-            if len(columns) == 1 and id_place(list(columns), path, type=type) == 0:
-                ids, columns = next(iter(columns.values())), {}
-            return _meant(path, ids, columns)
-        return _text(path, type, as_text, comments)
+        Texts become integers where all are, unless they stay ``as_written``.
+        """
+        words = [*([] if self.ids is None else [self.ids]), *texts]
+        of_words: dict[int, list[Any]] = {place: [] for place in words}
+        of_numbers = [list[np.ndarray]() for _ in numbers]
+        for columns in self.pieces(words, [place for group in numbers for place in group]):
+            for place in words:
+                of_words[place].append(columns[place])
+            for group, rows in zip(numbers, of_numbers, strict=True):
+                wide = [self.array(columns[place], place) for place in group]
+                if group:
+                    rows.append(narrowed(np.concatenate(wide, axis=1), dtype, self.path))
+        nothing = np.empty((0, 0), dtype)
+        groups = [np.concatenate(rows) if rows else nothing for rows in of_numbers]
+        return {i: self.texts(some, i, i in as_written) for i, some in of_words.items()}, groups
 
+    def of_numbers(self, place: int) -> bool:
+        """Whether a column holds numbers."""
+        raise NotImplementedError
 
-def plain(ids: np.ndarray) -> bool:
-    """Whether all of some texts are whole numbers, written as those are: 7, but not 007.
-
-    >>> plain(np.array(["7", "-10"])), plain(np.array(["7", "007"])), plain(np.array(["x"]))
-    (True, False, False)
-    """
-    try:
-        return bool((ids.astype(np.int64).astype(str) == ids).all())
-    except (ValueError, OverflowError):
+    def of_lists(self, place: int) -> bool:
+        """Whether a column holds lists."""
         return False
 
+    def check_header(self) -> None:
+        """A UserError if the columns have no names."""
 
-def _text(path: Path, type: str, as_text: bool, comments: str | None) -> NodeTable:
-    """A table in text, whose header names all columns."""
-    opening = text.open_table(path, text.LONGEST_ROW, comments)
-    if not opening.lines:
-        raise UserError(f"{path} holds no vertices", "a header line, and a line for each vertex")
-    begins, first = opening.lines[0]
-    separator = text.separator_of(first)
+    def check_numbers(self, places: Sequence[int], what: str) -> None:
+        """A UserError if a column does not hold numbers."""
+        raise NotImplementedError
 
-    lone = separator is None and len(text.words_of(first, None)) == 1
+    def pieces(self, words: Sequence[int], numbers: Sequence[int]) -> Iterator[dict[int, Any]]:
+        """Columns by their places, some rows at a time."""
+        raise NotImplementedError
 
-    def cut(line: str) -> list[str]:
-        return [line.strip().strip('"')] if lone else text.words_of(line, separator)
+    def array(self, column: Any, place: int) -> np.ndarray:
+        """Numbers of a piece, (m, …)."""
+        return np.asarray(column).reshape(len(column), -1)
 
-    def known(names: list[str]) -> bool:
-        if not names[0]:
-            return of_frame(names, cut(opening.second))
-        return any(_is_word_by_word(name) for name in names) or (
-            id_place(names, path, type=type) is not None
-        )
+    def texts(self, pieces: list[Any], place: int, as_written: bool) -> np.ndarray:
+        """All pieces of a column that may hold texts."""
+        raise NotImplementedError
 
-    numbers = list(map(text.is_number, cut(opening.second)))
-    header, names = opening.header(cut, known, lambda row: any(numbers), texts=not all(numbers))
-    rows = [cut(line) for _, line in opening.rows(header)]
-    if not header or not rows or len(rows[0]) != len(names) or len(set(names)) < len(names):
-        raise UserError(
-            f"{path}, line {begins}: {quoted(first.strip())} is no header of its lines", HEADER
-        )
-    at = id_place(names, path, type=type)
-    used = [i for i, name in enumerate(names) if i == at or not is_index(name)]
-    kinds = {
-        i: pa.string() if i == at or _is_word_by_word(names[i]) or not of_numbers(i, rows)
-        else pa.float64()
-        for i in used
-    }  # fmt: skip
-    table = text.Table(
-        path, separator, len(names), kinds,
-        header=header, begins=begins, names=names, comments=opening.comments,
-    )  # fmt: skip
-    found = dict(zip(used, table.columns(), strict=True))
-    ids = None
-    if at is not None:
-        texts = text_array(found.pop(at), path, plain=True)
-        ids = texts if as_text or not plain(texts) else texts.astype(np.int64)
+
+class _Text(_Table):
+    """A table in text, whose first lines are judged."""
+
+    def __init__(self, path: Path, sought: _Sought, comments: str | None) -> None:
+        opening = text.open_table(path, text.LONGEST_ROW, comments)
+        if not opening.lines:
+            raise UserError(f"{path} holds no {sought.what}", "a line for each vertex")
+        self.path, self._opening, self._sought = path, opening, sought
+        self._begins, first = opening.lines[0]
+        self.where = f"{path}, line {self._begins}: {quoted(first.strip())}"
+        self._separator = text.separator_of(first)
+        self._lone = self._is_lone(text.words_of(first, None))
+        self.first = self._cut(first)
+        self.width = len(self.first)
+        numbers = list(map(text.is_number, self._cut(opening.second)))
+        texts = not all(numbers) if sought.texts is None else sought.texts
+        above = _counts_or_is_true if sought.texts else lambda row: any(map(text.is_number, row))
+        self._header, names = opening.header(self._cut, self._known, above, texts=texts)
+        self._rows = [(number, self._cut(line)) for number, line in opening.rows(self._header)]
+        self.names, self.ids = tuple(names), sought.ids(names, path)
+
+    def _is_lone(self, apart: list[str]) -> bool:
+        """Whether a line is one value; texts may have blanks, names of columns have none."""
+        sought = self._sought
+        if self._separator is not None or sought.texts is False:
+            return False
+        if sought.texts is None or len(apart) == 1 or not apart[0]:
+            return len(apart) == 1 or bool(sought.texts)
+        named = any(word.lower() in sought.names for word in apart)
+        return not (named and sought.ids(apart, self.path) is not None)
+
+    def _cut(self, line: str) -> list[str]:
+        return [line.strip().strip('"')] if self._lone else text.words_of(line, self._separator)
+
+    def _known(self, names: list[str]) -> bool:
+        if len(names) > 1 and not names[0]:
+            return of_frame(names, self._cut(self._opening.second))
+        return self._sought.tells(names, self.path)
+
+    def of_numbers(self, place: int) -> bool:
+        """Whether the first rows have numbers in a column, or nothing at all."""
+        words = [row[place] for _, row in self._rows if place < len(row)]
+        given = [word for word in words if not is_missing(word)]
+        return not given or any(map(text.is_number, given))
+
+    def check_header(self) -> None:
+        """A UserError if the first line does not name the columns of the others."""
+        rows, width = self._rows, len(self.names)
+        if not width or not rows or len(rows[0][1]) != width or len(set(self.names)) < width:
+            raise UserError(f"{self.where} is no header of its lines", HEADER)
+
+    def check_numbers(self, places: Sequence[int], what: str) -> None:
+        """A UserError if the first row has a text, which may be the label."""
+        if not self._rows:
+            raise UserError(f"{self.path} holds a header, but no {what}")
+        number, words = self._rows[0]
+        if not self._header and not any(map(text.is_number, words)):
+            raise UserError(
+                f"{self.where} is not {self.width} numbers",
+                "a vertex a line; a column of ids is called 'id' in a header line",
+            )
+        for i in places if self._header else ():
+            if i < len(words) and is_name(words[i]):
+                name = self.names[i]
+                raise UserError(
+                    f"{self.path}, line {number}: the column {quoted(name)} holds "
+                    f"{quoted(words[i])}, not a number",
+                    f"if it is the label of a vertex, --label-column {name}; a column of ids is "
+                    "called 'id'",
+                )
+
+    def pieces(self, words: Sequence[int], numbers: Sequence[int]) -> Iterator[dict[int, Any]]:
+        """Columns by their places, some rows at a time."""
+        table = text.Table(
+            self.path, self._separator, self.width,
+            dict.fromkeys(words, pa.string()) | dict.fromkeys(numbers, pa.float64()),
+            header=self._header, begins=self._begins, names=self.names,
+            comments=self._opening.comments,
+        )  # fmt: skip
+        if self._sought.what == "targets":
+            table = replace(table, missing="write nan where a target is unknown")
+        for columns in table.pieces():
+            yield dict(zip(table.kinds, columns, strict=True))
+        self.comments = table.comments.lines
+
+    def texts(self, pieces: list[Any], place: int, as_written: bool) -> np.ndarray:
+        """All pieces; of a single column, whether its first line is a value shows now."""
+        values = pa.chunked_array(pieces, pa.string())
+        alone = self.width == 1 and self._sought.texts and self._sought.column is None
+        if alone and self._header == self._begins and not _is_heading(self.names[0], values):
+            values = pa.chunked_array([pa.array(self.names), *values.chunks])
+        return text_array(values, self.path, as_written)
+
+
+class _Parquet(_Table):
+    """A Parquet file, whose columns have names and types."""
+
+    def __init__(self, path: Path, sought: _Sought, comments: str | None) -> None:
+        names = column_names(path)
+        self.path, self.where, self._file = path, str(path), open_parquet(path)
+        self.names, self.width, self.ids = tuple(names), len(names), sought.ids(names, path)
+
+    def of_numbers(self, place: int) -> bool:
+        """Whether a column holds no texts."""
+        return not is_text(self._file.schema_arrow.field(place).type)
+
+    def of_lists(self, place: int) -> bool:
+        """Whether a column holds lists."""
+        return is_list(self._file.schema_arrow.field(place).type)
+
+    def check_numbers(self, places: Sequence[int], what: str) -> None:
+        """A UserError if a column holds texts."""
+        for name in (self.names[i] for i in places if not self.of_numbers(i)):
+            hint = f"if it is the label of a vertex, --label-column {name}"
+            raise UserError(f"{self.path}: the column {quoted(name)} holds no numbers", hint)
+
+    def pieces(self, words: Sequence[int], numbers: Sequence[int]) -> Iterator[dict[int, Any]]:
+        """All rows at once: errors tell their numbers."""
+        rows, found = self._file.metadata.num_rows, dict[int, Any]()
+        for place in (*words, *numbers):
+            check_memory(16 * rows, f"{self.path}: {rows} rows")
+            with parquet_errors(self.path):
+                column = self._file.read(columns=[self.names[place]]).column(0).combine_chunks()
+            found[place] = column
+            if place != self.ids and pa.types.is_string(column.type):
+                found[place] = column.fill_null("")  # no label, as in text
+        yield found
+
+    def array(self, column: Any, place: int) -> np.ndarray:
+        """Numbers, (n, …): lists of one length are rows of a matrix."""
+        return super().array(array_of(column, self.names[place], self.path), place)
+
+    def texts(self, pieces: list[Any], place: int, as_written: bool) -> np.ndarray:
+        """A column as it is."""
+        return array_of(pieces[0], self.names[place], self.path)
+
+
+TABLES: Mapping[str, type[_Text] | type[_Parquet]] = {"text": _Text, "parquet": _Parquet}
+
+
+def _numbers_of(table: _Table, sought: _Sought, dtype: DTypeLike) -> Rows:
+    """The columns of numbers side by side, or the column of one of the names that holds lists."""
+    path, what = table.path, sought.what
+    places = table.data(sought.others)
+    texts = [i for i in places if sought.others and not table.of_numbers(i)]
+    places = [i for i in places if i not in texts]
+    if lists := [table.names[i] for i in places if table.of_lists(i)]:
+        places = [table.names.index(_chosen(lists, sought.names, path))]
+    table.check_numbers(places, what)
+    if not places:
+        without = "a column of ids, but no" if table.ids is not None else "no columns of"
+        raise UserError(f"{path} has {without} {what}")
+    of_ids, (values,) = table.read([], places, dtype=dtype)
+    if not table.names:
+        _refuse_counter(path, values, what)
+    ids = of_ids.get(table.ids) if table.ids is not None else None
+    if ids is not None:
         check_ids(ids, path)
-    columns = {
-        names[i]: text_array(column, path) if column.type == pa.string() else column.to_numpy()
-        for i, column in found.items()
-    }
-    return replace(_meant(path, ids, columns), comments=table.comments.lines)
+    note = f"{path}: no {what}, but texts: " + ", ".join(quoted(table.names[i]) for i in texts)
+    columns = tuple(table.names[i] for i in places) if table.names else ()
+    return Rows(values, ids, note if texts else "", table.comments, columns)
 
 
-def _is_word_by_word(name: str) -> bool:
-    """Whether a column has labels, a split or a mask, whose words are no numbers to learn from."""
-    return name.lower() in {*NODE_LABELS, *SPLIT, *(each for m in MASKS for each in mask_names(m))}
+def _values_of(table: _Table, sought: _Sought, plain: bool) -> Rows:
+    """The only column of values, or that of one of the names, or the one that the user names."""
+    places, names = table.data(), table.names
+    fitting = [i for i in places if names and names[i].lower() in sought.names]
+    if sought.column is not None:
+        if sought.column not in names:
+            raise unknown_name(f"column of {table.path}", sought.column, names or table.first)
+        fitting = [names.index(sought.column)]
+    elif len(places) == 1 and (table.ids is not None or table.width == 1):
+        fitting = places
+    if len(fitting) != 1:
+        named = f": {', '.join(map(quoted, names[:12]))}" if names else ""
+        raise UserError(
+            f"{table.where} has {table.width} columns{named}",
+            "one value a line, or a header line 'id,…' and then an id and a value a line; "
+            "--label-column NAME takes labels from the column of that name in the header",
+        )
+    found, _ = table.read(fitting, as_written=fitting if plain else ())
+    ids = None if table.ids is None else found[table.ids]
+    if ids is not None:
+        check_ids(ids, table.path)
+    return Rows(found[fitting[0]], ids, comments=table.comments)
 
 
-def _meant(path: Path, ids: np.ndarray | None, columns: Mapping[str, np.ndarray]) -> NodeTable:
-    """The columns by their meaning, which their names say."""
-    labels, targets, features = None, [], []
+def _role(name: str, of_numbers: bool) -> str:
+    """What a column of a table of vertices is, by its name in small letters."""
+    if name in CLASSES or (name in SPLIT and not of_numbers):
+        return "label" if name in CLASSES else "split"
+    mask = next((mask for mask in MASKS if name in (mask, f"{mask}_mask")), None)
+    if mask is not None or not of_numbers:
+        return mask or "unread"
+    return "target" if name in NUMBERS_TO_LEARN else "feature"
+
+
+def _nodes(
+    table: _Table,
+    ids: np.ndarray,
+    targets: np.ndarray,
+    features: np.ndarray,
+    texts: Mapping[int, tuple[str, np.ndarray]],
+) -> NodeTable:
+    """The vertices of a table out of its columns, of which ``texts`` have their roles."""
+    path, labels, unread = str(table.path), None, []
     masks: dict[str, np.ndarray] = {}
-    unread = []
-    for name, values in columns.items():
-        where, plain = f"{path}: the column {quoted(name)}", name.lower()
-        mask = next((m for m in MASKS if plain in (m, f"{m}_mask")), None)
-        if plain in NODE_LABELS and values.dtype.kind in "iuU":
+    to_learn = [targets] if targets.shape[1] else []
+    for place, (role, values) in texts.items():
+        where = f"{path}: the column {quoted(table.names[place])}"
+        if role == "label" and values.dtype.kind in "iuU":
             labels = values
-        elif plain in (*NODE_LABELS, *NODE_TARGETS) and values.dtype.kind in "biuf":
-            targets.append(values.reshape(len(values), -1))
-        elif plain in SPLIT and values.dtype.kind == "U":
+        elif role == "label":
+            to_learn.append(values.reshape(len(values), -1))
+        elif role == "split":
             masks |= _split(values, where)
-        elif mask is not None:
-            masks[mask] = _mask(values, where)
-        elif values.dtype.kind in "biuf":
-            features.append(values.reshape(len(values), -1))
+        elif role == "unread":
+            unread.append(table.names[place])
         else:
-            unread.append(name)
-    rows = [len(values) for values in columns.values()]
-    if ids is None and not rows:
-        raise UserError(f"{path} holds no vertices")
+            masks[role] = _mask(values, where)
     return NodeTable(
-        np.arange(rows[0]) if ids is None else ids,
-        finite_features(np.concatenate(features, axis=1), str(path)) if features else None,
+        ids,
+        finite_features(features, path) if features.shape[1] else None,
         labels,
-        checked_targets(np.concatenate(targets, axis=1), str(path)) if targets else None,
+        checked_targets(np.concatenate(to_learn, axis=1), path) if to_learn else None,
         masks,
         tuple(unread),
+        table.comments,
     )
 
 
@@ -728,35 +739,52 @@ def _split(values: np.ndarray, where: str) -> dict[str, np.ndarray]:
 def _mask(values: np.ndarray, where: str) -> np.ndarray:
     if values.dtype.kind == "U":
         words = np.char.lower(values)
-        if np.isin(words, ("true", "false")).all():
+        if np.isin(words, BOOLEANS).all():
             return words == "true"
     elif values.dtype.kind == "b" or np.isin(values, (0, 1)).all():
         return values.astype(bool)
     raise UserError(f"{where} is no mask: true and false, or 1 and 0", HEADER)
 
 
-def read_table(path: Path, others: Container[str] = (), type: str = "") -> dict[str, Rows]:
-    """The columns of a file with a row for each vertex, by their names.
+def _refuse_counter(path: Path, numbers: np.ndarray, what: str) -> None:
+    """Refuse a first column that counts the rows: it is hardly a feature."""
+    n, width = numbers.shape
+    if n < 3 or width < 2 or n >= 1 << 24:  # beyond, float32 cannot count
+        return
+    first = np.sort(numbers[:, 0])
+    if (first == np.arange(n) + first[0]).all() and first[0] in (0, 1):
+        raise UserError(
+            f"{path}: the first column holds each of {first[0]:.0f}..{first[-1]:.0f} once: ids, or "
+            f"{what}?",
+            "put a header line first: 'id,…' if the column says which vertex a row is of, "
+            f"any other name if it is among the {what}",
+        )
 
-    A column called ``id`` or the like says which vertex a row is of, see :func:`id_place`; lists of
-    one length are rows of an array. A UserError if a value is missing, or a column holds neither
-    numbers, bool nor texts.
-    """
-    names, file = column_names(path), open_parquet(path)
-    rows, arrays = file.metadata.num_rows, {}
-    place = id_place(names, path, type=type, others=others) if len(names) > 1 else None
-    called = None if place is None else names[place]
-    for name in names:
-        if is_index(name) and name != called and len(names) > 1:
-            continue
-        check_memory(16 * rows, f"{path}: {rows} rows")
-        with parquet_errors(path):
-            column = file.read(columns=[name]).column(name)
-            column = column.combine_chunks()
-        if name != called and pa.types.is_string(column.type):
-            column = column.fill_null("")  # no label, as in text
-        arrays[name] = array_of(column, name, path)
-    ids = None if called is None else arrays.pop(called)
-    if ids is not None:
-        check_ids(ids, path)
-    return {name: Rows(array, ids) for name, array in arrays.items()}
+
+def _counts_or_is_true(row: list[str]) -> bool:
+    """Whether the values of a row are integers, true or false."""
+    return all(text.is_integer(word) or word.lower() in BOOLEANS for word in row)
+
+
+def _is_heading(first: str, values: pa.ChunkedArray) -> bool:
+    """Whether the first line names the only column: it is no value, and the others are no texts."""
+    others = [word for word in values.unique().to_pylist() if not is_missing(word)]
+    return first not in others and is_header(
+        [first],
+        known=plain_name(first) in HEADINGS,
+        above_numbers=first.lower() not in BOOLEANS and _counts_or_is_true(others),
+        texts=True,
+    )
+
+
+def text_array(values: pa.ChunkedArray, path: Path, as_written: bool = False) -> np.ndarray:
+    """Words as int64 where all of them are integers, and as texts otherwise, or ``as_written``."""
+    if not len(values):
+        raise UserError(f"{path} holds a header, but no values")
+    coded = values.combine_chunks().dictionary_encode()
+    distinct, places = coded.dictionary.to_pylist(), coded.indices.to_numpy()
+    if not as_written and all(map(text.is_integer, distinct)):
+        return np.array(list(map(int, distinct)), np.int64)[places]
+    longest = max(map(len, distinct))
+    check_memory(4 * longest * len(values), f"{path}: texts of up to {longest} characters")
+    return np.array(distinct)[places]
