@@ -215,7 +215,7 @@ def find_columns(path: Path, layout: Layout) -> Columns:
     if text and not layout.string_ids:
         _refuse_fractions(path, rows[0], samples[0], places)
     if text and not header and len(words) == 3 and roles is None and not is_number(words[2]):
-        raise UserError(
+        raise UnclearColumns(
             f"{path}, line {number}: the third column of {quoted(first.strip())} is not a weight",
             "give --columns source,relation,target for triples, --columns source,target,- to leave "
             "it out, or --header if the line names the columns",
@@ -503,7 +503,7 @@ class _ThirdColumn:
         if not self._rows or not self._whole:
             return
         if max(self._high, -self._low) >= LARGE_WEIGHT:
-            raise UserError(
+            raise UnclearColumns(
                 f"{self._path}: the third column holds whole numbers from {self._low:.15g} to "
                 f"{self._high:.15g}, weights or something else, such as times",
                 "give --columns source,target,weight or, to leave it out, --columns source,target",
@@ -512,7 +512,7 @@ class _ThirdColumn:
         numbered = self._numbered and self._rows >= FEWEST_NUMBERED and self._first[0] in (0, 1)
         if numbered and 0 <= self._low < self._high:
             shown = ", ".join(map(str, self._first))
-            raise UserError(
+            raise UnclearColumns(
                 f"{self._path}: the first column holds {shown}, … to the end, sources or the "
                 "numbers of the lines",
                 "give --columns source,target,weight or, to leave it out, --columns "

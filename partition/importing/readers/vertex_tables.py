@@ -6,6 +6,7 @@ Whatever is read of a table, its first line is judged by one rule, and so is the
 from __future__ import annotations
 
 import itertools
+import math
 import os
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -487,7 +488,8 @@ class _Table:
 
     def array(self, column: Any, place: int) -> np.ndarray:
         """Numbers of a piece, (m, …)."""
-        return np.asarray(column).reshape(len(column), -1)
+        found = np.asarray(column)
+        return found.reshape(len(found), math.prod(found.shape[1:]))
 
     def texts(self, pieces: list[Any], place: int, as_written: bool) -> np.ndarray:
         """All pieces of a column that may hold texts."""
