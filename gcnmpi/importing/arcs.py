@@ -1,4 +1,4 @@
-"""From the pieces of a file that ranks read to sorted arcs, each at the rank of its row.
+"""From pieces of a file that ranks read to sorted arcs in a folder, each by the rank of its row.
 
 The steps are those of an import alone, :mod:`partition.importing.on_disk`, with an exchange between
 reading and sorting, and one more for reverses. Whatever waits for a step is in files.
@@ -6,85 +6,71 @@ reading and sorting, and one more for reverses. Whatever waits for a step is in 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from gcnmpi.importing.exchange import agreed_writing
-from gcnmpi.importing.vertices import Numbering
-from gcnmpi.mpi.comm import Comm, maximum, redistribute, reduce_in_place
-from partition.importing.arcs import Keys, Settling
-from partition.importing.on_disk import Building
+from gcnmpi.importing.vertices import SpreadNumbering, before
+from gcnmpi.layout.arcs import own_sum
+from gcnmpi.layout.writing import writing_apart
+from gcnmpi.mpi.comm import Comm, agreed, maximum, redistribute, reduce_in_place, slice_of
+from partition.errors import UserError
+from partition.graph.content import BETA, Known, described_sum, reverse_excess
+from partition.graph.graph import Graph, chunks, index_dtype
+from partition.graph.hashing import MASK64, mixed
+from partition.importing.arcs import ArcRules, Keys
+from partition.importing.on_disk import Building, Columns
 from partition.importing.readers.source import Source
-from partition.importing.spools import Columns
+from partition.resident import forget_pages
 
 BUCKETS = 1 << 16  # in which arcs are counted, to cut rows into ranges of equal work
-NO_ROWS = np.empty(0, np.int64)
+FILES = ("indptr", "indices", "weights", "ids")
+AT_ONCE = 1 << 20  # arcs that are copied or looked at at once
 
 
-@dataclass
-class Spool:
-    """Arcs in files, and which of those of the source they are.
+@contextlib.contextmanager
+def agreed_writing(comm: Comm) -> Iterator[None]:
+    """A block in which a rank writes to files of its own, and that all ranks leave together."""
+    with agreed(comm):
+        try:
+            yield
+        except OSError as error:
+            what = f"cannot write {error.filename or 'files'}: {error.strerror or error}"
+            hint = "arcs are kept there meanwhile: some 60 bytes for each, 100 with weights"
+            raise UserError(what, hint) from error
 
-    Attributes
-    ----------
-    columns : Columns
-    firsts : list of (int, int, int)
-        Of each run of arcs that follow each other in the source: the number of the first one there,
-        its place here, and how many they are.
+
+@contextlib.contextmanager
+def appending(
+    comm: Comm, path: Path, dtype: np.dtype, shape: tuple[int, ...], first: int
+) -> Iterator[Callable[[np.ndarray], None]]:
+    """Give ``put(rows)``, by which a rank writes its rows of an ``.npy`` from row ``first`` on.
+
+    See :func:`gcnmpi.layout.writing.writing_apart`.
     """
+    with writing_apart(comm, path, dtype, shape) as write:
 
-    columns: Columns
-    firsts: list[tuple[int, int, int]] = field(default_factory=list)
+        def put(rows: np.ndarray) -> None:
+            nonlocal first
+            write(first, rows)
+            first += len(rows)
 
-    def append(self, first: int, *columns: np.ndarray | None) -> None:
-        """Put arcs behind the others, of which the first has a number in the source."""
-        start = self.columns.rows
-        self.columns.append(*columns)
-        self._note(first, start, self.columns.rows - start)
-
-    def append_runs(self, firsts: list[int], counts: np.ndarray, keys: Keys) -> None:
-        """The same of several runs, one after the other."""
-        start = self.columns.rows
-        self.columns.append(*keys)
-        for first, count in zip(firsts, counts.tolist(), strict=True):
-            self._note(first, start, count)
-            start += count
-
-    def _note(self, first: int, start: int, count: int) -> None:
-        if count:
-            self.firsts.append((first, start, count))
-
-    def pieces(self, at_once: int) -> list[tuple[int, int, int]]:
-        """Runs of at most so many arcs."""
-        return [
-            (first + skipped, start + skipped, min(at_once, count - skipped))
-            for first, start, count in self.firsts
-            for skipped in range(0, count, at_once)
-        ]
-
-    def in_order(self, at_once: int) -> Iterator[Keys]:
-        """The keys in the order of the source."""
-        for _, start, count in _together(sorted(self.pieces(at_once)), at_once):
-            yield Keys(*self.columns.rows_from(start, count))
+        yield put
 
 
-def _together(pieces: list[tuple[int, int, int]], at_once: int) -> list[tuple[int, int, int]]:
-    """The same pieces; those that follow each other in the file as one, up to ``at_once`` arcs."""
-    found: list[tuple[int, int, int]] = []
-    for first, start, count in pieces:
-        if found and found[-1][1] + found[-1][2] == start and found[-1][2] + count <= at_once:
-            found[-1] = (*found[-1][:2], found[-1][2] + count)
-        else:
-            found.append((first, start, count))
-    return found
+def rounds(comm: Comm, columns: Columns, at_once: int) -> Iterator[tuple[Any, ...]]:
+    """So many arcs at a time, and in the end none, until no rank has any more."""
+    for number in range(int(maximum(comm, -(-columns.rows // at_once)))):
+        yield columns.rows_from(number * at_once, at_once)
 
 
 @dataclass(frozen=True)
-class Exchange:
+class ArcExchange:
     """How arcs go to the ranks of their rows.
 
     Attributes
@@ -106,38 +92,35 @@ class Exchange:
         """The rows of this rank."""
         return range(*self.bounds[self.comm.rank : self.comm.rank + 2].tolist())
 
-    def sent(self, keys: Keys) -> tuple[Keys, np.ndarray]:
-        """The keys that come here, rank by rank, and how many from each."""
+    def sent(self, keys: Keys, counts: np.ndarray) -> Keys:
+        """The keys that come here, by whose rows ``counts`` are increased."""
         to = np.searchsorted(self.bounds, keys.key // self.n, side="right") - 1
         arrays = [column for column in keys if column is not None]
-        found, counts = redistribute(self.comm, to.astype(np.int32), arrays, self.max_bytes)
+        found, _ = redistribute(self.comm, to.astype(np.int32), arrays, self.max_bytes)
         key, *others = found
         weights = None if keys.weights is None else others.pop(0)
-        return Keys(key, weights, None if keys.numbers is None else others.pop(0)), counts
+        arrived = Keys(key, weights, others.pop() if others else None)
+        counts += np.bincount(arrived.key // self.n - self.rows.start, minlength=len(counts))
+        return arrived
 
 
-def in_rounds(comm: Comm, count: int) -> int:
-    """The largest count of a rank: so many rounds do all take part in."""
-    return int(maximum(comm, count))
-
-
-def numbered(comm: Comm, spool: Spool, numbering: Numbering, path: Path, at_once: int) -> Spool:
+def numbered(
+    comm: Comm, read: Columns, numbering: SpreadNumbering, path: Path, at_once: int,
+    max_bytes: float,
+) -> Columns:  # fmt: skip
     """The arcs by the numbers of vertices, in new files where ranks have to ask for them."""
-    if numbering.local:
-        return spool
-    columns = Columns(path, "source", "target", weighted=spool.columns.weighted)
-    made, pieces = Spool(columns), spool.pieces(at_once)
-    for piece in _padded(pieces, in_rounds(comm, len(pieces))):
-        first, start, count = piece
-        source, target, weights, _ = spool.columns.rows_from(start, count)
-        ends = numbering.of(np.concatenate((source, target)))
+    if numbering.homes is None:
+        return read
+    made = Columns(path, *read.names, weighted=read.weighted, numbered=read.numbered)
+    for source, target, *data in rounds(comm, read, at_once):
+        ends = numbering.asked(comm, np.concatenate((source, target)), max_bytes)
         with agreed_writing(comm):
-            made.append(first, ends[:count], ends[count:], weights, None)
-    spool.columns.delete()
+            made.append(ends[: len(source)], ends[len(source) :], *data)
+    read.delete()
     return made
 
 
-def bounds_of(comm: Comm, spool: Spool, numbering: Numbering, at_once: int) -> np.ndarray:
+def bounds_of(comm: Comm, read: Columns, numbering: SpreadNumbering, at_once: int) -> np.ndarray:
     """Where the range of rows of each rank begins, (P + 1,): as many arcs and rows as the others'.
 
     Half the work is that of rows, so that no rank has more than twice its share of either, but for
@@ -146,10 +129,8 @@ def bounds_of(comm: Comm, spool: Spool, numbering: Numbering, at_once: int) -> n
     n = numbering.n
     width = -(-n // min(n, BUCKETS))
     loads = np.zeros(-(-n // width), np.int64)
-    for source, *_ in spool.columns.pieces(at_once, weights=False):
-        if numbering.local:
-            source = numbering.of(source)
-        loads += np.bincount(source // width, minlength=len(loads))
+    for source, *_ in read.pieces(at_once, weights=False):
+        loads += np.bincount((source - numbering.low) // width, minlength=len(loads))
     reduce_in_place(comm, loads)
     work = loads / max(1, loads.sum()) + width / n
     shares = np.arange(1, comm.size) / comm.size * work.sum()
@@ -158,48 +139,35 @@ def bounds_of(comm: Comm, spool: Spool, numbering: Numbering, at_once: int) -> n
 
 
 def at_their_rows(
-    exchange: Exchange, spool: Spool, numbering: Numbering, rules: Settling, path: Path,
-    counted: bool,
-) -> tuple[Spool, np.ndarray]:  # fmt: skip
+    exchange: ArcExchange, read: Columns, low: int, rules: ArcRules, path: Path
+) -> tuple[Columns, np.ndarray]:
     """The arcs of own rows as keys, and how many each row has; the files read from are deleted.
 
-    They are ``counted`` if they keep their numbers in the source.
+    ``low`` is the id of the vertex 0.
     """
-    comm, rows, n = exchange.comm, exchange.rows, exchange.n
-    weighted = spool.columns.weighted
-    made = Spool(Columns(path, "key", weighted=weighted, numbered=counted))
-    counts = np.zeros(len(rows), np.int64)
-    pieces = spool.pieces(exchange.at_once)
-    for first, start, count in _padded(pieces, in_rounds(comm, len(pieces))):
-        source, target, weights, _ = spool.columns.rows_from(start, count)
-        if numbering.local:
-            source, target = numbering.of(source), numbering.of(target)
-        ends = Source(n, source, target, weights)
-        keys, runs = exchange.sent(rules.keys_of(ends, first if counted else None))
-        firsts = comm.allgather(first)
-        with agreed_writing(comm):
-            made.append_runs(firsts, runs, keys)
-        counts += np.bincount(keys.key // n - rows.start, minlength=len(rows))
-    spool.columns.delete()
+    made = Columns(path, "key", weighted=read.weighted, numbered=read.numbered)
+    counts = np.zeros(len(exchange.rows), np.int64)
+    for source, target, weights, numbers in rounds(exchange.comm, read, exchange.at_once):
+        ends = Source(exchange.n, source - low, target - low, weights)
+        keys = exchange.sent(rules.keys_of(ends, numbers), counts)
+        with agreed_writing(exchange.comm):
+            made.append(*keys)
+    read.delete()
     return made, counts
 
 
-def with_reverses(exchange: Exchange, build: Building, settled: Columns) -> Columns:
+def with_reverses(exchange: ArcExchange, build: Building, settled: Columns) -> Columns:
     """Settled arcs of all ranks and their reverses, those of own rows."""
-    comm, n = exchange.comm, exchange.n
+    comm, n, step = exchange.comm, exchange.n, max(1, build.most // 4)
     form = {"weighted": settled.weighted, "numbered": settled.numbered}
     backs = Columns(build.folder / "backs", "key", **form)
     counts = np.zeros(len(build.rows), np.int64)
-    starts = list(range(0, settled.rows, exchange.at_once))
-    for start in starts + [settled.rows] * (in_rounds(comm, len(starts)) - len(starts)):
-        count = min(exchange.at_once, settled.rows - start)
-        own = Keys(*settled.rows_from(start, count))
-        back, _ = exchange.sent(build.rules.reverses(own, n))
+    for columns in rounds(comm, settled, exchange.at_once):
+        own = Keys(*columns)
+        counts += np.bincount(own.key // n - build.rows.start, minlength=len(counts))
+        back = exchange.sent(build.rules.reverses(own, n), counts)
         with agreed_writing(comm):
             backs.append(*back)
-        for keys in (own, back):
-            counts += np.bincount(keys.key // n - build.rows.start, minlength=len(counts))
-    step = max(1, build.most // 4)
     with agreed_writing(comm):
         both = itertools.chain(settled.keys(step), backs.keys(step))
         merged = build.with_reverses(counts, both, settled)
@@ -208,8 +176,71 @@ def with_reverses(exchange: Exchange, build: Building, settled: Columns) -> Colu
     return merged
 
 
-def _padded(pieces: list[tuple[int, int, int]], rounds: int) -> Iterator[tuple[int, int, int]]:
-    """The pieces, and then empty ones, so that there are as many as rounds."""
-    yield from pieces
-    for _ in range(rounds - len(pieces)):
-        yield 0, 0, 0
+def write_arcs(comm: Comm, folder: Path, build: Building, keys: Columns) -> None:
+    """Write pointers, targets and weights of sorted keys.
+
+    Every rank has the arcs of its rows, which follow those of the rank before.
+    """
+    first, total = before(comm, keys.rows)
+    indices, dtype = folder / "indices.npy", index_dtype(build.n)
+    with appending(comm, indices, dtype, (total,), first) as put, agreed(comm):
+        degrees = build.csr(keys, put)
+    ends = first + np.append(0, np.cumsum(degrees))  # the last is the first of the next rank
+    shape, begin = (build.n + 1,), build.rows.start
+    with appending(comm, folder / "indptr.npy", ends.dtype, shape, begin) as put, agreed(comm):
+        put(ends)
+    if keys.weighted:
+        kind = np.dtype(np.float64)
+        with appending(comm, folder / "weights.npy", kind, (total,), first) as put, agreed(comm):
+            for _, weights, _ in keys.pieces(AT_ONCE):
+                put(weights)
+
+
+def write_ids(comm: Comm, folder: Path, numbering: SpreadNumbering) -> None:
+    """Write the ids of the vertices, where these are not their numbers."""
+    if numbering.share is not None:
+        first, ids = numbering.share
+        shape = (numbering.n,)
+        with appending(comm, folder / "ids.npy", ids.dtype, shape, first) as put, agreed(comm):
+            put(ids)
+
+
+def known_of(comm: Comm, graph: Graph, rows: range) -> Known:
+    """Checksums of the arrays of a graph, and whether A is symmetric: each rank finds a share."""
+    arrays = {name: a for name in FILES if (a := getattr(graph, name)) is not None}
+    totals = [own_sum(a, slice_of(len(a), comm.rank, comm.size)) for a in arrays.values()]
+    sums = np.array([*totals, *_excesses(graph, rows)], np.uint64)
+    reduce_in_place(comm, sums)
+    *totals, pattern, values = sums.tolist()
+    found = {k: described_sum(arrays[k], total) for k, total in zip(arrays, totals, strict=True)}
+    return Known((pattern == 0, pattern == 0 and values == 0), found)
+
+
+def _excesses(graph: Graph, rows: range) -> tuple[int, int]:
+    """Shares of some rows in sums that are 0 where arcs have reverses, and with their weights."""
+    pattern = values = 0
+    indptr = np.asarray(graph.indptr[rows.start : rows.stop + 1])
+    for first, last in chunks(indptr, AT_ONCE):
+        ends = indptr[first : last + 1]
+        target = np.asarray(graph.indices[ends[0] : ends[-1]])
+        numbers = np.arange(rows.start + first, rows.start + last, dtype=target.dtype)
+        source = np.repeat(numbers, np.diff(ends))
+        pattern += reverse_excess(source, target, None)
+        if graph.weights is not None:
+            weight = np.asarray(graph.weights[ends[0] : ends[-1]])
+            if graph.parallel:
+                weight = _in_their_order(source, target, weight)
+            values += reverse_excess(source, target, weight)
+            forget_pages(graph.weights)
+        forget_pages(graph.indices)
+    return pattern & MASK64, values & MASK64
+
+
+def _in_their_order(source: np.ndarray, target: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Numbers that are equal where weights are, and each is of the same one of parallel arcs."""
+    place = np.arange(len(source))
+    begins = np.ones(len(source), bool)
+    begins[1:] = (source[1:] != source[:-1]) | (target[1:] != target[:-1])
+    number = place - np.maximum.accumulate(np.where(begins, place, 0))
+    hashes = mixed((weight + 0.0).view(np.uint64), BETA) + number.astype(np.uint64)
+    return (mixed(hashes, BETA) >> np.uint64(12)).astype(np.float64)

@@ -8,14 +8,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
 
 from gcnmpi.core.resident import peak_bytes
 from gcnmpi.importing import arcs
-from gcnmpi.importing.arc_data import DataOfArcs
-from gcnmpi.importing.arcs import Spool
-from gcnmpi.importing.exchange import Ranks, agreed_writing
-from gcnmpi.importing.vertices import Collected
-from gcnmpi.importing.writing import known_of, map_ids, read_back, write_arcs, write_ids
+from gcnmpi.importing.arc_data import SpreadArcData
+from gcnmpi.importing.arcs import agreed_writing
+from gcnmpi.importing.vertices import IdCollector
 from gcnmpi.mpi.comm import Comm, agreed, by_rank_0, check_same, from_root, maximum
 from partition.errors import UserError, system_errors
 from partition.graph.content import Known
@@ -24,14 +25,40 @@ from partition.graph.manifest import Manifest
 from partition.graph.store import NewFolder, new_folder
 from partition.importing.assemble import Import, named_errors
 from partition.importing.datasets import is_dataset
-from partition.importing.on_disk import Building, arcs_at_once
+from partition.importing.on_disk import Building, Columns, arcs_at_once, scratch_folder
 from partition.importing.readers import SHARED, checked_format
 from partition.importing.readers.reading import open_stream
 from partition.importing.readers.source import Reading, Tell
-from partition.importing.spools import Columns, scratch_folder
+from partition.records import map_npy
 
+T = TypeVar("T")
 FEWEST = 1 << 10  # arcs that are sent at once
 SENT_BYTES = 64  # that an arc takes while it is sent
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The ranks of a communicator, who read a file together."""
+
+    comm: Comm
+
+    @property
+    def rank(self) -> int:
+        """The number of this one."""
+        return self.comm.rank
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return self.comm.size
+
+    def gathered(self, value: T) -> list[T]:
+        """The values of all ranks, in their order."""
+        return self.comm.allgather(value)
+
+    def agreed(self) -> contextlib.AbstractContextManager[None]:
+        """A block that all ranks leave together."""
+        return agreed(self.comm)
 
 
 @dataclass(frozen=True)
@@ -107,46 +134,51 @@ def _arcs(
         reading = Reading(tell=tell, readers=Ranks(comm))
         stream = open_stream(asked.source, asked.format, replace(layout, ids=None), reading)
     max_bytes = float(at_once * SENT_BYTES)
-    ids = Collected(comm, stream, layout, int(memory // 200), max_bytes)
-    data = DataOfArcs(comm, own, asked.arc_files)
-    spool = Spool(Columns(own / "read", "source", "target", weighted=stream.weighted))
+    ids = IdCollector(comm, stream, layout, int(memory // 200), max_bytes)
+    data = SpreadArcData(comm, own, asked.arc_files)
+    # The first of two weights stays, and each arc has its data: so arcs keep their order.
+    ordered = stream.weighted or rules.parallel or bool(asked.arc_files.given())
+    ordered = ordered or bool(layout.arc_features or layout.arc_label)
+    form = {"weighted": stream.weighted, "numbered": ordered}
+    read = Columns(own / "read", "source", "target", **form)
     for piece in stream.pieces:
+        numbers = piece.first + np.arange(len(piece.source)) if ordered else None
         with agreed_writing(comm):
-            spool.append(piece.first, piece.source, piece.target, piece.weights, None)
+            read.append(piece.source, piece.target, piece.weights, numbers)
             data.add(piece)
         ids.add(piece.source, piece.target)
     with agreed(comm):
         if _state(asked.source) != state:
             raise UserError(f"{asked.source} changed while it was read", "import it again")
-    rows = sum(comm.allgather(spool.columns.rows))
+    rows = sum(comm.allgather(read.rows))
     has_data = data.all_read(rows)
-    numbered = has_data or rules.parallel
     numbering = ids.numbering()
-    write_ids(comm, folder, numbering)
-    numbers = arcs.numbered(comm, spool, numbering, own / "numbered", at_once)
-    bounds = arcs.bounds_of(comm, numbers, numbering, most // 2)
-    exchange = arcs.Exchange(comm, numbering.n, bounds, at_once, max_bytes)
+    arcs.write_ids(comm, folder, numbering)
+    read = arcs.numbered(comm, read, numbering, own / "numbered", at_once, max_bytes)
+    bounds = arcs.bounds_of(comm, read, numbering, most // 2)
+    exchange = arcs.ArcExchange(comm, numbering.n, bounds, at_once, max_bytes)
     with agreed(comm):
         most = arcs_at_once(memory, len(exchange.rows) + numbering.n // comm.size)
-    names = map_ids(comm, folder, numbering)
+        names = map_npy(folder / "ids.npy") if numbering.share is not None else None
     build = Building(own, numbering.n, exchange.rows, names, most, tell, rules)
-    keys, counts = arcs.at_their_rows(exchange, numbers, numbering, rules, own / "arcs", numbered)
+    keys, counts = arcs.at_their_rows(exchange, read, numbering.low, rules, own / "arcs")
     with agreed_writing(comm):
-        settled = build.settled(
-            counts, keys.in_order(max(1, most // 2)), weighted=stream.weighted, numbered=numbered
-        )
-        keys.columns.delete()
-    rules.take(comm.allgather(rules))
+        pieces = keys.keys(max(1, most // 2))
+        settled = build.settled(counts, pieces, form, numbered=has_data or rules.parallel)
+        keys.delete()
+    rules.set_sums_of(comm.allgather(rules))
     with agreed(comm):
         rules.check_copies(numbering.n, names)
     settled.weighted = rules.valued(stream.weighted)
     if rules.undirected:
         settled = arcs.with_reverses(exchange, build, settled)
-    write_arcs(comm, folder, build, settled)
-    of_arcs = data.write(folder, settled, spool, at_once, max_bytes)
+    arcs.write_arcs(comm, folder, build, settled)
+    of_arcs = data.write(folder, settled, at_once, max_bytes)
     with agreed(comm):
-        graph = read_back(folder, rules.parallel)
-    known = known_of(comm, graph, exchange.rows)
+        files = [file for name in arcs.FILES if (file := folder / f"{name}.npy").exists()]
+        arrays: dict[str, Any] = {file.stem: map_npy(file) for file in files}
+        graph = Graph(**arrays, parallel=rules.parallel)
+    known = arcs.known_of(comm, graph, exchange.rows)
     facts = {"format": stream.rest["format"]} | rules.facts(rows, False, has_data)
     return replace(graph, arc_data=of_arcs), known, facts | dict(stream.rest.get("notes", {}))
 

@@ -6,96 +6,90 @@ evenly, and so are the questions for their numbers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
-from gcnmpi.importing.exchange import answered, before, homes
 from gcnmpi.mpi.comm import Comm, agreed, from_root, redistribute, slice_of
 from partition.errors import UserError
+from partition.graph.hashing import key, mixed
 from partition.importing.arcs import check_number
 from partition.importing.readers.numbering import IdsSeen, announced, distinct, numbering_of
 from partition.importing.readers.source import Layout, Stream
 from partition.importing.readers.vertex_tables import read_ids
 
+HOMES = key(0, 0x484F4D45)  # a key of its own
 SAMPLES = 256  # ids of each rank that tell where the ranges of equally many of them begin
 SPAN = 16  # ids are looked up in a table if that has so many places for each end, or fewer
 NO_IDS = np.empty(0, np.int64)
 
 
-class Numbering(Protocol):
-    """Numbers 0..n−1 of the vertices."""
+def answered(
+    comm: Comm,
+    to: np.ndarray,
+    questions: np.ndarray,
+    answer: Callable[[np.ndarray], np.ndarray],
+    max_bytes: float,
+) -> np.ndarray:
+    """The answers to questions, (m,), in their order: each goes to a rank, which answers all.
 
-    @property
-    def n(self) -> int:
-        """How many vertices there are."""
-
-    @property
-    def local(self) -> bool:
-        """Whether a rank finds a number without the others."""
-
-    def of(self, ends: np.ndarray) -> np.ndarray:
-        """The numbers of ids, (m,) int64; all ranks ask together, unless it is ``local``."""
-
-    def ids(self) -> tuple[int, np.ndarray] | None:
-        """A range of all ids in the order of numbers, with its begin; None: as their numbers.
-
-        Each rank has another one.
-        """
+    ``to``, (m,) int32, are these ranks; all ranks ask together. A UserError that an answer raises
+    is raised on all of them.
+    """
+    (asked,), counts = redistribute(comm, to, [questions], max_bytes)
+    with agreed(comm):
+        answers = answer(asked)
+    back = np.repeat(np.arange(comm.size, dtype=np.int32), counts)
+    (arrived,), _ = redistribute(comm, back, [answers], max_bytes)
+    found = np.empty_like(arrived)
+    found[np.argsort(to, kind="stable")] = arrived
+    return found
 
 
-@dataclass(frozen=True)
-class Consecutive:
-    """Ids that follow each other from ``low`` on; ``share`` is the range of this rank."""
+def before(comm: Comm, count: int) -> tuple[int, int]:
+    """How many the ranks before this one have, which has ``count``; and all together."""
+    counts = comm.allgather(count)
+    return sum(counts[: comm.rank]), sum(counts)
 
-    n: int
-    low: int
-    share: range
-    local: bool = True
 
-    def of(self, ends: np.ndarray) -> np.ndarray:
-        """The numbers of some ids."""
-        return ends - self.low if self.low else ends
-
-    def ids(self) -> tuple[int, np.ndarray] | None:
-        """The ids of this rank's range."""
-        if not self.low:
-            return None
-        return self.share.start, np.arange(self.share.start, self.share.stop) + self.low
+def _homes(comm: Comm, ids: np.ndarray) -> np.ndarray:
+    """The rank that knows the number of each id: (m,) int32."""
+    return (mixed(ids.view(np.uint64), HOMES) % np.uint64(comm.size)).astype(np.int32)
 
 
 @dataclass(frozen=True)
-class AtHome:
-    """Ids with gaps, or in an order of the user's.
+class SpreadNumbering:
+    """Numbers 0..n−1 of the vertices.
 
     Attributes
     ----------
-    known : (m,) int64
-        The ids whose home is here, increasing.
-    numbers : (m,) int64
-        Their numbers.
-    share : (int, (k,) int64)
-        As :meth:`Numbering.ids` gives it.
+    n : int
+    low : int
+        The number of an id is the id less this one, unless there are ``homes``.
+    homes : ((m,) int64, (m,) int64), optional
+        The ids whose home is here, increasing, and their numbers, where ids have gaps, or an order
+        of the user's.
+    share : (int, (k,) int64), optional
+        A range of all ids in the order of numbers, with its begin, another one on each rank; None
+        where ids are numbers.
     """
 
-    comm: Comm
     n: int
-    known: np.ndarray
-    numbers: np.ndarray
-    share: tuple[int, np.ndarray]
-    max_bytes: float
-    local: bool = False
+    low: int = 0
+    homes: tuple[np.ndarray, np.ndarray] | None = None
+    share: tuple[int, np.ndarray] | None = None
 
-    def of(self, ends: np.ndarray) -> np.ndarray:
-        """The numbers of some ids, each of which is asked for once."""
+    def asked(self, comm: Comm, ends: np.ndarray, max_bytes: float) -> np.ndarray:
+        """The numbers of ids, (m,) int64, from their homes, each asked for once; all ranks ask."""
         different = distinct(ends)
 
         def answer(ids: np.ndarray) -> np.ndarray:
-            return self.numbers[np.searchsorted(self.known, ids)]
+            assert self.homes is not None
+            known, numbers = self.homes
+            return numbers[np.searchsorted(known, ids)]
 
-        to = homes(self.comm, different)
-        numbers = answered(self.comm, to, different, answer, self.max_bytes)
+        numbers = answered(comm, _homes(comm, different), different, answer, max_bytes)
         low, high = (int(different[0]), int(different[-1])) if len(different) else (0, 0)
         if high - low > SPAN * len(ends):
             return numbers[np.searchsorted(different, ends)]
@@ -103,23 +97,17 @@ class AtHome:
         table[different - low] = numbers
         return table[ends - low]
 
-    def ids(self) -> tuple[int, np.ndarray] | None:
-        """The ids of this rank's range."""
-        return self.share
 
-
-class Collected:
+class IdCollector:
     """The ids of arcs that come in pieces: the smallest and the largest, and all at their homes.
 
     The latter where they are needed. Rank 0 reads the file of ``layout.ids``.
     """
 
     def __init__(
-        self, comm: Comm, stream: Stream, layout: Layout, few: int,
-        max_bytes: float,
-    ) -> None:  # fmt: skip
-        self._comm, self._stream, self._max_bytes = comm, stream, max_bytes
-        self._layout = layout
+        self, comm: Comm, stream: Stream, layout: Layout, few: int, max_bytes: float
+    ) -> None:
+        self._comm, self._stream, self._layout, self._max_bytes = comm, stream, layout, max_bytes
         self._seen = IdsSeen(few) if stream.vertices is None else None
         self._low, self._high = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
@@ -131,11 +119,10 @@ class Collected:
                 self._high = max(self._high, int(some.max()))
         if self._seen is not None:
             fresh = distinct(*ends)
-            to = homes(self._comm, fresh)
-            (arrived,), _ = redistribute(self._comm, to, [fresh], self._max_bytes)
+            (arrived,) = self._sent(_homes(self._comm, fresh), fresh)[0]
             self._seen.add(arrived)
 
-    def numbering(self) -> Numbering:
+    def numbering(self) -> SpreadNumbering:
         """The numbers of vertices, as the user or the ids say.
 
         A UserError on all ranks if an id is none of those announced, or there is no arc to tell.
@@ -161,11 +148,17 @@ class Collected:
             return self._consecutive(low, high)
         return self._in_order(known, total)
 
-    def _consecutive(self, low: int, high: int) -> Consecutive:
-        mine = slice_of(high - low + 1, self._comm.rank, self._comm.size)
-        return Consecutive(high - low + 1, low, range(mine.start, mine.stop))
+    def _sent(self, to: np.ndarray, *arrays: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+        return redistribute(self._comm, to, arrays, self._max_bytes)
 
-    def _in_order(self, known: np.ndarray, total: int) -> AtHome:
+    def _consecutive(self, low: int, high: int) -> SpreadNumbering:
+        """Ids that follow each other."""
+        n = high - low + 1
+        mine = slice_of(n, self._comm.rank, self._comm.size)
+        share = (mine.start, np.arange(mine.start, mine.stop) + low) if low else None
+        return SpreadNumbering(n, low, share=share)
+
+    def _in_order(self, known: np.ndarray, total: int) -> SpreadNumbering:
         """Numbers in the order of the ids: ranges of these are sorted, each by a rank.
 
         A sample sort (Frazer and McKellar 1970), of which hashes draw the samples.
@@ -174,17 +167,17 @@ class Collected:
         places = np.linspace(0, len(known) - 1, min(len(known), SAMPLES)).astype(np.int64)
         samples = np.sort(np.concatenate(comm.allgather(known[places])))
         cuts = samples[[len(samples) * rank // comm.size for rank in range(1, comm.size)]]
-        to = np.searchsorted(cuts, known, side="right").astype(np.int32)
-        (ids,), counts = redistribute(comm, to, [known], self._max_bytes)
+        (ids,), counts = self._sent(
+            np.searchsorted(cuts, known, side="right").astype(np.int32), known
+        )
         order = np.argsort(ids, kind="stable")
         first, _ = before(comm, len(ids))
         numbers = np.empty(len(ids), np.int64)
         numbers[order] = np.arange(first, first + len(ids))
-        back = np.repeat(np.arange(comm.size, dtype=np.int32), counts)
-        (own,), _ = redistribute(comm, back, [numbers], self._max_bytes)
-        return AtHome(comm, total, known, own, (first, ids[order]), self._max_bytes)
+        (own,), _ = self._sent(np.repeat(np.arange(comm.size, dtype=np.int32), counts), numbers)
+        return SpreadNumbering(total, 0, (known, own), (first, ids[order]))
 
-    def _listed(self, known: np.ndarray) -> Numbering:
+    def _listed(self, known: np.ndarray) -> SpreadNumbering:
         """Numbers in the order of a list, of which each rank gets a contiguous share.
 
         ``known`` are the ids of arcs whose home is here.
@@ -203,10 +196,10 @@ class Collected:
         n, plain = from_root(comm, read)
         bounds = np.array([slice_of(n, rank, comm.size).stop for rank in range(comm.size)])
         to = np.searchsorted(bounds, np.arange(len(ids)), side="right").astype(np.int32)
-        (share,), _ = redistribute(comm, to, [ids], self._max_bytes)
+        (share,), _ = self._sent(to, ids)
         first = slice_of(n, comm.rank, comm.size).start
         numbers = np.arange(first, first + len(share))
-        (own, places), _ = redistribute(comm, homes(comm, share), [share, numbers], self._max_bytes)
+        (own, places), _ = self._sent(_homes(comm, share), share, numbers)
         missing = np.setdiff1d(known, own)
         smallest = min(comm.allgather(int(missing[0]) if len(missing) else 2**63))
         with agreed(comm):
@@ -215,4 +208,4 @@ class Collected:
         if plain:
             return self._consecutive(0, n - 1)
         order = np.argsort(own, kind="stable")
-        return AtHome(comm, n, own[order], places[order], (first, share), self._max_bytes)
+        return SpreadNumbering(n, 0, (own[order], places[order]), (first, share))

@@ -44,7 +44,7 @@ class Keys(NamedTuple):
 
 
 @dataclass
-class Settling:
+class ArcRules:
     """The rules by which arcs become those of a graph, and counts of the cases met so far.
 
     Self-loops are settled first, then duplicates, then the graph is made undirected. See
@@ -80,18 +80,18 @@ class Settling:
         """Whether settled arcs have weights, if the source has: ones that stay so are none."""
         return weighted or (self.duplicates == "sum" and self.copies > 0)
 
-    def take(self, others: Sequence[Settling]) -> None:
-        """Have met all that some others have, each of other arcs, in place of its own."""
+    def set_sums_of(self, others: Sequence[ArcRules]) -> None:
+        """Replace the counters by the sums over all ranks, each of which had other arcs."""
         self.loops, self.copies, self.differ = (
             sum(getattr(other, name) for other in others) for name in ("loops", "copies", "differ")
         )
         copied = [other._copied for other in others if other._copied is not None]
         self._copied = min(copied, default=None)
 
-    def keys_of(self, source: Source, first: int | None = None) -> Keys:
+    def keys_of(self, source: Source, numbers: np.ndarray | None = None) -> Keys:
         """The keys of arcs, in their order, without the self-loops that are dropped.
 
-        They are numbered if they are, from ``first`` on, in the source.
+        ``numbers`` are those that they have in the source, where they are needed.
         """
         row, column = source.source, source.target
         if source.symmetric:  # edges in the lower triangle, so that i–j and j–i are duplicates
@@ -101,7 +101,6 @@ class Settling:
         loop = row == column
         nloops = int(np.count_nonzero(loop))
         self.loops += nloops
-        numbers = None if first is None else np.arange(first, first + len(key))
         keys = Keys(key, source.weights, numbers)
         return keys.of(~loop) if self.self_loops == "drop" and nloops else keys
 
@@ -153,10 +152,9 @@ class Settling:
         The data are of the one that is listed first. Arcs that are kept as many all stay, in the
         order of their numbers.
         """
-        if self.parallel:
-            assert both.numbers is not None
-            return both.of(np.lexsort((both.numbers, both.key)))
         keys = _sorted(both)
+        if self.parallel:
+            return keys
         first = _first_of_each(keys.key)
         # A key occurs at most twice (and a self-loop twice with one weight).
         start = np.flatnonzero(first)
@@ -211,11 +209,13 @@ def joined(pieces: Sequence[Keys]) -> Keys:
 
 
 def _sorted(keys: Keys) -> Keys:
-    """Sorted by key, copies of a key in their old order; the array of keys is overwritten."""
+    """Sorted by key, copies of a key by their numbers, or as they come; may overwrite the keys."""
     if keys.weights is None and keys.numbers is None:
         keys.key.sort()
         return keys
-    return keys.of(np.argsort(keys.key, kind="stable"))
+    if keys.numbers is None or (keys.numbers[1:] > keys.numbers[:-1]).all():
+        return keys.of(np.argsort(keys.key, kind="stable"))
+    return keys.of(np.lexsort((keys.numbers, keys.key)))
 
 
 def _first_of_each(key: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from partition.graph.content import TYPE_FEATURES
 from partition.graph.graph import MASKS, ArcData, Graph, check_direction, index_dtype
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Manifest, check_target, open_graph, write_graph
-from partition.importing import on_disk, spools
+from partition.importing import on_disk
 from partition.importing.arc_data import (
     ArcFiles,
     attach_arc_files,
@@ -24,7 +24,7 @@ from partition.importing.arc_data import (
     read_arc_files,
     with_random,
 )
-from partition.importing.arcs import Settling, check_number
+from partition.importing.arcs import ArcRules, check_number
 from partition.importing.datasets import is_dataset, local_file
 from partition.importing.readers import LISTS
 from partition.importing.readers.reading import open_stream, read_source
@@ -130,8 +130,8 @@ def import_graph(
                 graph, facts = _built(found, asked.rules())
             del found, table
         else:
-            scratch = stack.enter_context(spools.scratch_folder(asked.out))
-            reading = Reading(spools.allocate_in(scratch), tell)
+            scratch = stack.enter_context(on_disk.scratch_folder(asked.out))
+            reading = Reading(on_disk.allocate_in(scratch), tell)
             stream = open_stream(source, format, asked.of_arcs, reading)
             with named_errors(source):
                 graph, facts = on_disk.build_on_disk(
@@ -170,9 +170,9 @@ class Import:
         self.arc_files.check()
         check_target(self.out, self.overwrite)
 
-    def rules(self) -> Settling:
+    def rules(self) -> ArcRules:
         """The rules for arcs, of which none were met."""
-        return Settling(self.undirected, self.duplicates, self.self_loops)
+        return ArcRules(self.undirected, self.duplicates, self.self_loops)
 
     @property
     def of_arcs(self) -> Layout:
@@ -368,10 +368,10 @@ def build_graph(
         For an unknown rule, a vertex outside 0..n−1, too many vertices, duplicates where they
         are an error, or a sum of weights that is not finite.
     """
-    return _built(source, Settling(undirected, duplicates, self_loops))
+    return _built(source, ArcRules(undirected, duplicates, self_loops))
 
 
-def _built(source: Source, rules: Settling) -> tuple[Graph, dict[str, object]]:
+def _built(source: Source, rules: ArcRules) -> tuple[Graph, dict[str, object]]:
     """The steps of :func:`build_graph`; those of graphs on disk are the same, range by range."""
     n = source.n
     check_number(n)
@@ -380,7 +380,8 @@ def _built(source: Source, rules: Settling) -> tuple[Graph, dict[str, object]]:
             raise UserError(f"an arc has a vertex outside 0..{n - 1}")
 
     has_data = bool(source.arc_data.columns)
-    keys = rules.settle(rules.keys_of(source, 0 if has_data or rules.parallel else None))
+    numbers = np.arange(len(source.source)) if has_data or rules.parallel else None
+    keys = rules.settle(rules.keys_of(source, numbers))
     rules.check_copies(n, source.ids)
     if source.symmetric or rules.undirected:
         keys = rules.merge_reverse(rules.with_reverse(keys, n))

@@ -14,7 +14,7 @@ from partition.graph.graph import Graph, index_dtype
 from partition.graph.relations import Relation, VertexTypes, relation_dtype
 from partition.graph.store import Manifest, check_target, write_graph
 from partition.graph.twins import Twin, recognised
-from partition.importing.arcs import Keys, Settling, check_number, joined
+from partition.importing.arcs import ArcRules, Keys, check_number, joined
 from partition.importing.readers import READERS, TYPED, checked_format
 from partition.importing.readers.classes import class_labels
 from partition.importing.readers.files import read_errors
@@ -133,7 +133,7 @@ def build_typed(
     n = types.offsets[-1]
     check_number(n)
     ids = _ids(source)
-    rules = Settling(False, duplicates, self_loops)
+    rules = ArcRules(False, duplicates, self_loops)
     tables = [_Settled(one.relation, _keys(one, types, rules, ids)) for one in source.arcs]
     read = sum(len(one.source) for one in source.arcs)
     added: list[str] = []
@@ -171,7 +171,7 @@ class _Settled:
     keys: Keys
 
 
-def _keys(one: RelationArcs, types: VertexTypes, rules: Settling, ids: np.ndarray | None) -> Keys:
+def _keys(one: RelationArcs, types: VertexTypes, rules: ArcRules, ids: np.ndarray | None) -> Keys:
     """The arcs of a relation, by the numbers of all vertices, each once unless all are kept."""
     source, target = types.range(one.relation.source), types.range(one.relation.target)
     arcs = Source(

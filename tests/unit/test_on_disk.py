@@ -17,8 +17,8 @@ from partition.graph.aggregation import aggregation_matrix
 from partition.graph.graph import arcs, merged
 from partition.graph.metrics import measure, measure_mixed
 from partition.graph.store import open_graph
-from partition.importing import on_disk, spools
-from partition.importing.arcs import Settling
+from partition.importing import on_disk
+from partition.importing.arcs import ArcRules
 from partition.importing.assemble import build_graph
 from partition.importing.readers.arc_columns import ArcTable
 from partition.importing.readers.reading import open_stream, read_source
@@ -39,9 +39,9 @@ def same_graph(folder, source, layout=None, **rules):
     """Build a graph in memory and in files; whether both are the same, to the bit."""
     layout = layout or Layout()
     graph, facts = build_graph(read_source(source, layout=layout), **rules)
-    with spools.scratch_folder(folder / "g.graph") as scratch:
-        stream = open_stream(source, "auto", layout, Reading(spools.allocate_in(scratch)))
-        other, other_facts = on_disk.build_on_disk(stream, scratch, 1e9, Settling(**rules))
+    with on_disk.scratch_folder(folder / "g.graph") as scratch:
+        stream = open_stream(source, "auto", layout, Reading(on_disk.allocate_in(scratch)))
+        other, other_facts = on_disk.build_on_disk(stream, scratch, 1e9, ArcRules(**rules))
         assert facts == other_facts
         found, others = columns_of(graph), columns_of(other)
         assert found.keys() == others.keys()
@@ -110,7 +110,7 @@ def test_too_little_memory_is_one_line(tmp_path, monkeypatch):
 
 
 def test_the_disk_has_room_for_an_array_before_anything_is_written_to_it(tmp_path):
-    array = spools.allocate_in(tmp_path)("x", (1000, 100), np.dtype(np.float64))
+    array = on_disk.allocate_in(tmp_path)("x", (1000, 100), np.dtype(np.float64))
     assert (tmp_path / "x").stat().st_blocks * 512 >= array.nbytes  # else SIGBUS on a full disk
 
 

@@ -33,7 +33,7 @@ from traced import takes_less_than
 
 from partition import records
 from partition.graph.store import open_graph
-from partition.importing import datasets, readers, spools
+from partition.importing import datasets, on_disk, readers
 from partition.importing.assemble import build_graph, import_graph
 from partition.importing.readers import files, parquet_tables, sizes
 from partition.importing.readers.reading import open_stream, read_source
@@ -586,7 +586,7 @@ def table_of(path, **columns):
 
 
 def in_pieces(path):
-    reading = Reading(spools.allocate_in(path.parent))
+    reading = Reading(on_disk.allocate_in(path.parent))
     return list(open_stream(path, "auto", Layout(), reading).pieces)
 
 
