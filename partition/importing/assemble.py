@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from partition.graph.content import TYPE_FEATURES
 from partition.graph.graph import MASKS, ArcData, Graph, check_direction, index_dtype
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Manifest, check_target, open_graph, write_graph
-from partition.importing import on_disk
 from partition.importing.arc_data import (
     ArcFiles,
     attach_arc_files,
@@ -26,6 +25,7 @@ from partition.importing.arc_data import (
 )
 from partition.importing.arcs import ArcRules, check_number
 from partition.importing.datasets import is_dataset, local_file
+from partition.importing.on_disk import allocate_in, build_on_disk, scratch_folder
 from partition.importing.readers import LISTS
 from partition.importing.readers.reading import open_stream, read_source
 from partition.importing.readers.source import Layout, Reading, Source, Tell
@@ -46,21 +46,9 @@ def import_graph(
     source_path: str | os.PathLike[str],
     out_path: str | os.PathLike[str],
     *,
-    format: str = "auto",
-    layout: Layout | None = None,
-    undirected: bool = False,
-    reverse: bool = False,
-    direction: str = "in",
-    duplicates: str = "merge",
-    self_loops: str = "keep",
-    keep_features: str = "auto",
-    overwrite: bool = False,
-    memory: float | None = None,
-    arc_files: ArcFiles | None = None,
-    type_features: Mapping[str, str | os.PathLike[str]] | None = None,
     report: Callable[[str], None] = lambda line: None,
     tell: Tell = lambda stage, done, total: None,
-    **files: object,
+    **options: Any,
 ) -> Manifest:
     """Make a graph folder out of a graph file.
 
@@ -73,26 +61,14 @@ def import_graph(
 
     Parameters
     ----------
-    source_path, format, layout
-        See :func:`partition.importing.readers.reading.read_source`. ``layout.ids`` may also be
-        "sorted", and is for the files of features, labels and masks, too.
-    out_path, direction, overwrite, report, keep_features
+    source_path
+        See :func:`partition.importing.readers.reading.read_source`.
+    out_path, report
         See :func:`partition.graph.store.write_graph`.
-    undirected, duplicates, self_loops
-        See :func:`build_graph`.
-    reverse : bool
-        Of a heterogeneous graph: see :func:`partition.importing.typed.build_typed`.
-    memory : float, optional
-        Bytes that the program may take: arcs are sorted in files beside ``out_path``, with the same
-        result. See :func:`partition.importing.on_disk.build_on_disk`.
-    arc_files : ArcFiles, optional
-        Data of the arcs, in the order in which the source lists them.
-    type_features
-        See :func:`attach_files`.
     tell : callable
         Told the stage of the work, how much of it is done, and how much there is.
-    files
-        Fields of :class:`VertexFiles` but ``ids`` and ``comments``.
+    options
+        Fields of :class:`Import`, and of :class:`VertexFiles` but ``ids`` and ``comments``.
 
     Raises
     ------
@@ -100,67 +76,87 @@ def import_graph(
         For a mistake in the arguments, before anything is read; for a bad file; or if the folder
         cannot be written.
     """
-    asked = asked_for(
-        source_path, out_path, format=format, layout=layout, undirected=undirected,
-        direction=direction, duplicates=duplicates, self_loops=self_loops,
-        keep_features=keep_features, overwrite=overwrite, arc_files=arc_files,
-        type_features=type_features, **files,
-    )  # fmt: skip
+    asked = asked_for(source_path, out_path, **options)
     asked.check()
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(local_file(asked.source))
-        typed = None if memory is not None else read_typed(source, format, asked.of_arcs)
+        typed = (
+            None if asked.memory is not None else read_typed(source, asked.format, asked.of_arcs)
+        )
         if typed is not None:
-            _check_typed(source, undirected, asked.arc_files)
+            _check_typed(source, asked.undirected, asked.arc_files)
             with named_errors(source):
-                rules_of = {"duplicates": duplicates, "self_loops": self_loops}
                 graph, facts = build_typed(
-                    typed, reverse=reverse, report=report,
-                    missing_labels=asked.files.missing_labels, **rules_of,
+                    typed, reverse=asked.reverse, report=report, duplicates=asked.duplicates,
+                    self_loops=asked.self_loops, missing_labels=asked.files.missing_labels,
                 )  # fmt: skip
             del typed
-        elif reverse:
+        elif asked.reverse:
             hint = "--undirected adds the reverse of every arc"
             raise UserError(f"{source} has no relations that --reverse could turn", hint)
-        elif memory is None:
-            found = read_source(source, format, asked.of_arcs)
+        elif asked.memory is None:
+            found = read_source(source, asked.format, asked.of_arcs)
             with named_errors(source):
                 table = read_arc_files(asked.arc_files, len(found.source), "it lists")
                 found = replace(found, arc_data=found.arc_data.with_columns(table))
                 graph, facts = _built(found, asked.rules())
             del found, table
         else:
-            scratch = stack.enter_context(on_disk.scratch_folder(asked.out))
-            reading = Reading(on_disk.allocate_in(scratch), tell)
-            stream = open_stream(source, format, asked.of_arcs, reading)
+            scratch = stack.enter_context(scratch_folder(asked.out))
+            reading = Reading(allocate_in(scratch), tell)
+            stream = open_stream(source, asked.format, asked.of_arcs, reading)
             with named_errors(source):
-                graph, facts = on_disk.build_on_disk(
-                    stream, scratch, memory, asked.rules(), tell, asked.arc_files
+                graph, facts = build_on_disk(
+                    stream, scratch, asked.memory, asked.rules(), tell, asked.arc_files
                 )
         graph, facts = asked.with_data(graph, facts, report)
         return write_graph(
-            asked.out, graph, source=facts, direction=direction, overwrite=overwrite, report=report,
-            keep_features=keep_features,
+            asked.out, graph, source=facts, direction=asked.direction, overwrite=asked.overwrite,
+            report=report, keep_features=asked.keep_features,
         )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Import:
-    """An import as it is asked for: see :func:`import_graph`, whose arguments these are."""
+    """An import as it is asked for.
+
+    Attributes
+    ----------
+    source : path
+        See :func:`partition.importing.readers.reading.read_source`, as ``format``.
+    out, direction, keep_features, overwrite
+        See :func:`partition.graph.store.write_graph`.
+    files : VertexFiles
+    arc_files : ArcFiles
+        Data of the arcs, in the order in which the source lists them.
+    type_features
+        See :func:`attach_files`.
+    layout : Layout
+        ``ids`` may also be "sorted", and is for the files of features, labels and masks, too.
+    undirected, duplicates, self_loops
+        See :func:`build_graph`.
+    reverse : bool
+        Of a heterogeneous graph: see :func:`partition.importing.typed.build_typed`.
+    memory : float, optional
+        Bytes that the program may take: arcs are sorted in files beside ``out``, with the same
+        result. See :func:`partition.importing.on_disk.build_on_disk`.
+    """
 
     source: Path
     out: Path
     files: VertexFiles
-    arc_files: ArcFiles
-    type_features: Mapping[str, str | os.PathLike[str]]
-    layout: Layout
+    arc_files: ArcFiles = field(default_factory=ArcFiles)
+    type_features: Mapping[str, str | os.PathLike[str]] = field(default_factory=dict)
+    layout: Layout = field(default_factory=Layout)
     format: str = "auto"
     undirected: bool = False
+    reverse: bool = False
     duplicates: str = "merge"
     self_loops: str = "keep"
     direction: str = "in"
     keep_features: str = "auto"
     overwrite: bool = False
+    memory: float | None = None
 
     def check(self) -> None:
         """Refuse the mistakes that show before any file is read."""
@@ -202,28 +198,16 @@ class Import:
         return graph, {"file": name} | facts | data
 
 
-RULES = (
-    "format", "undirected", "duplicates", "self_loops", "direction", "keep_features", "overwrite",
-)  # fmt: skip
-
-
 def asked_for(
-    source: str | os.PathLike[str],
-    out: str | os.PathLike[str],
-    *,
-    layout: Layout | None = None,
-    arc_files: ArcFiles | None = None,
-    type_features: Mapping[str, str | os.PathLike[str]] | None = None,
-    **options: Any,
+    source: str | os.PathLike[str], out: str | os.PathLike[str], **options: Any
 ) -> Import:
-    """An import by the arguments of :func:`import_graph`."""
-    rules = {name: options.pop(name) for name in RULES if name in options}
-    of_list = layout or Layout()
-    files = VertexFiles(ids=of_list.ids, comments=of_list.comments, **options)
-    return Import(
-        Path(source), Path(out), files, arc_files or ArcFiles(), type_features or {},
-        of_list, **rules,
-    )  # fmt: skip
+    """An import by the arguments of :func:`import_graph`; None is an argument that is not given."""
+    names = {each.name for each in fields(Import)}
+    own = {name: options.pop(name) for name in names & options.keys()}
+    given = {name: value for name, value in own.items() if value is not None}
+    layout = given.get("layout", Layout())
+    files = VertexFiles(ids=layout.ids, comments=layout.comments, **options)
+    return Import(Path(source), Path(out), files, **given)
 
 
 def _check_typed(path: Path, undirected: bool, files: ArcFiles) -> None:
