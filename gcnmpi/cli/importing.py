@@ -64,10 +64,12 @@ def import_(
         from gcnmpi.report.outcome import print_imported
         from partition.importing.assemble import asked_for
 
-        asked = asked_for(source, out, direction=direction or "in", overwrite=force, **options)
+        asked = asked_for(
+            source, out, direction=direction or "in", overwrite=force, memory=limit, **options
+        )
         told = contextlib.nullcontext(_nobody) if quiet or comm.rank else advancing()
         with told as tell:
-            done = import_together(comm, asked, limit, common.telling(comm), tell)
+            done = import_together(comm, asked, common.telling(comm), tell)
         if comm.rank == 0:
             print_imported(done, as_json)
         return 0

@@ -74,7 +74,6 @@ class Imported:
 def import_together(
     comm: Comm,
     asked: Import,
-    memory: float,
     report: Callable[[str], None] = lambda line: None,
     tell: Tell = lambda stage, done, total: None,
 ) -> Imported:
@@ -82,8 +81,8 @@ def import_together(
 
     Parameters
     ----------
-    memory : float
-        Bytes that a rank may take, itself included.
+    asked : Import
+        ``memory`` are the bytes that a rank may take, itself included.
     report : callable
         Called on rank 0 with what the user should know.
     tell : callable
@@ -97,23 +96,23 @@ def import_together(
     """
     began = time.perf_counter()
     state = _looked_at(comm, asked)
+    made: list[NewFolder] = []  # on rank 0
     with contextlib.ExitStack() as stack:
 
-        def begin() -> tuple[NewFolder, Path]:
-            new = stack.enter_context(new_folder(asked.out, asked.overwrite, report))
-            return new, stack.enter_context(scratch_folder(asked.out))
+        def begin() -> tuple[Path, Path]:
+            made.append(stack.enter_context(new_folder(asked.out, asked.overwrite, report)))
+            return made[0].temporary, stack.enter_context(scratch_folder(asked.out))
 
-        new, folder, scratch = _entered(comm, begin)
+        folder, scratch = from_root(comm, begin)
         own = scratch / f"rank-{comm.rank}"
         with agreed_writing(comm):
             own.mkdir()
         with named_errors(asked.source):
-            graph, known, facts = _arcs(comm, asked, state, folder, own, memory, tell)
+            graph, known, facts = _arcs(comm, asked, state, folder, own, tell)
 
         def finish() -> Manifest:
-            assert new is not None
             whole, about = asked.with_data(graph, facts, report)
-            return new.fill(whole, about, asked.direction, asked.keep_features, known)
+            return made[0].fill(whole, about, asked.direction, asked.keep_features, known)
 
         tell("data of vertices and checksums", 0, 1)
         manifest = by_rank_0(comm, finish)
@@ -123,11 +122,11 @@ def import_together(
 
 
 def _arcs(
-    comm: Comm, asked: Import, state: tuple[int, int], folder: Path, own: Path, memory: float,
-    tell: Tell,
-) -> tuple[Graph, Known, dict[str, object]]:  # fmt: skip
+    comm: Comm, asked: Import, state: tuple[int, int], folder: Path, own: Path, tell: Tell
+) -> tuple[Graph, Known, dict[str, object]]:
     """Read, send, sort and write the arcs: the graph without data of vertices, and its facts."""
-    layout, rules = asked.of_arcs, asked.rules()
+    layout, rules, memory = asked.of_arcs, asked.rules(), asked.memory
+    assert memory is not None
     with agreed(comm):
         most = arcs_at_once(memory, 0)
         at_once = max(FEWEST, most // (8 * comm.size))
@@ -181,21 +180,6 @@ def _arcs(
     known = arcs.known_of(comm, graph, exchange.rows)
     facts = {"format": stream.rest["format"]} | rules.facts(rows, False, has_data)
     return replace(graph, arc_data=of_arcs), known, facts | dict(stream.rest.get("notes", {}))
-
-
-def _entered(
-    comm: Comm, begin: Callable[[], tuple[NewFolder, Path]]
-) -> tuple[NewFolder | None, Path, Path]:
-    """The new folder on rank 0, and for all where it and a folder for other files are."""
-    new: NewFolder | None = None
-
-    def begun() -> tuple[Path, Path]:
-        nonlocal new
-        new, scratch = begin()
-        return new.temporary, scratch
-
-    folder, scratch = from_root(comm, begun)
-    return new, folder, scratch
 
 
 def _looked_at(comm: Comm, asked: Import) -> tuple[int, int]:
