@@ -47,7 +47,7 @@ class SpreadArcData:
             if array.dtype.kind == "U"
         }
         numbers = {name: array for name, array in rows.items() if name not in texts}
-        of_files = arc_table(numbers, self._files.named()).columns
+        of_files = arc_table(numbers, self._files.in_files()).columns
         self._kept.append({**piece.data, **of_files, **texts})
         self._runs.append((piece.first, self._rows))
         self._rows += count

@@ -150,16 +150,21 @@ class ArcFiles:
         named = {"features": self.features, "labels": self.labels, **self.masks}
         return {name: value for name, value in named.items() if value is not None}
 
+    def in_files(self) -> dict[str, str]:
+        """Of these, the files."""
+        given = self.given().items()
+        return {name: str(v) for name, v in given if name in MASKS or random_size(v) is None}
+
     def check(self) -> None:
         """Refuse the mistakes that show before any file is read."""
         generator(self.seed, FEATURE_STREAM)
         for name in self.masks:
             check_name("mask", name, MASKS)
-        for name, value in self.given().items():
+        for value in self.given().values():
             if str(value).startswith(ORTHOGONAL):
                 raise UserError(f"{value!r}: columns of arcs are random:D, or in a file")
-            if name in MASKS or random_size(value) is None:
-                check_file(value)
+        for file in self.in_files().values():
+            check_file(file)
 
     def facts(self) -> dict[str, object]:
         """The entries of the manifest: names of files, and the seed of what is random."""
@@ -172,60 +177,50 @@ class ArcFiles:
 
     def mapped(self) -> dict[str, np.ndarray]:
         """The arrays that are in files."""
-        return {
-            name: map_npy(Path(value), kinds=NUMBERS + TEXTS)
-            for name, value in self.given().items()
-            if name in MASKS or random_size(value) is None
-        }
-
-    def named(self) -> dict[str, str]:
-        """The files, for messages."""
-        return {name: str(value) for name, value in self.given().items()}
+        kinds = NUMBERS + TEXTS
+        return {name: map_npy(Path(file), kinds=kinds) for name, file in self.in_files().items()}
 
     def check_rows(self, arrays: Mapping[str, np.ndarray], count: int, what: str) -> None:
-        """A UserError if an array has not a row for each of so many arcs."""
+        """A UserError if an array has not a row for each of so many arcs.
+
+        ``what`` they are, for the message: "the graph has" so many.
+        """
         for name, array in arrays.items():
             rows = len(array) if array.ndim else 0
             if rows != count:
                 raise UserError(f"{self.given()[name]} has {rows} rows, {what} {count} arcs")
 
+    def read(self, count: int, what: str) -> ArcTable:
+        """Data of ``count`` arcs from files; a UserError if one is damaged or has other rows."""
+        arrays = self.mapped()
+        self.check_rows(arrays, count, what)
+        return arc_table(arrays, self.in_files())
 
-def read_arc_files(files: ArcFiles, count: int, what: str) -> ArcTable:
-    """Data of ``count`` arcs from files; a UserError if one is damaged or has other rows.
+    def attach(self, graph: Graph) -> Graph:
+        """The graph with data of arcs from files, row i of which is of arc i, or from a generator.
 
-    ``what`` they are, for messages: "the graph has" so many.
-    """
-    arrays = files.mapped()
-    files.check_rows(arrays, count, what)
-    return arc_table(arrays, files.named())
+        A UserError if a file is missing or damaged, or has not a row for each arc; or an arc is in
+        two masks.
+        """
+        self.check()
+        data = graph.arc_data
+        read = in_order(self.read(graph.nnz, "the graph has"), None)
+        if read.features is not None:
+            data = replace(data, features=read.features)
+        if read.labels is not None:
+            data = replace(data, labels=read.labels, class_names=read.class_names)
+        masks = {**data.masks, **read.masks}
+        check_masks(masks)
+        return self.with_random(replace(graph, arc_data=replace(data, masks=masks)))
 
-
-def attach_arc_files(graph: Graph, files: ArcFiles) -> Graph:
-    """The graph with data of arcs from files, row i of which is of arc i, or from a generator.
-
-    A UserError if a file is missing or damaged, or has not a row for each arc; or an arc is in two
-    masks.
-    """
-    files.check()
-    data = graph.arc_data
-    read = in_order(read_arc_files(files, graph.nnz, "the graph has"), None)
-    if read.features is not None:
-        data = replace(data, features=read.features)
-    if read.labels is not None:
-        data = replace(data, labels=read.labels, class_names=read.class_names)
-    masks = {**data.masks, **read.masks}
-    check_masks(masks)
-    return with_random(replace(graph, arc_data=replace(data, masks=masks)), files)
-
-
-def with_random(graph: Graph, files: ArcFiles) -> Graph:
-    """The graph with the random data of arcs that are asked for."""
-    data, nnz = graph.arc_data, graph.nnz
-    if files.features is not None and (width := random_size(files.features)):
-        check_memory(4 * nnz * width, f"{nnz} x {width} random features of arcs")
-        rng = generator(files.seed, FEATURE_STREAM)
-        data = replace(data, features=rng.standard_normal((nnz, width), dtype=np.float32))
-    if files.labels is not None and (classes := random_size(files.labels)):
-        drawn = generator(files.seed, LABEL_STREAM).integers(classes, size=nnz, dtype=np.int32)
-        data = replace(data, labels=drawn, class_names=None)
-    return replace(graph, arc_data=data)
+    def with_random(self, graph: Graph) -> Graph:
+        """The graph with the random data of arcs that are asked for."""
+        data, nnz = graph.arc_data, graph.nnz
+        if self.features is not None and (width := random_size(self.features)):
+            check_memory(4 * nnz * width, f"{nnz} x {width} random features of arcs")
+            rng = generator(self.seed, FEATURE_STREAM)
+            data = replace(data, features=rng.standard_normal((nnz, width), dtype=np.float32))
+        if self.labels is not None and (classes := random_size(self.labels)):
+            drawn = generator(self.seed, LABEL_STREAM).integers(classes, size=nnz, dtype=np.int32)
+            data = replace(data, labels=drawn, class_names=None)
+        return replace(graph, arc_data=data)

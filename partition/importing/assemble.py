@@ -16,13 +16,7 @@ from partition.graph.content import TYPE_FEATURES
 from partition.graph.graph import MASKS, ArcData, Graph, check_direction, index_dtype
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Manifest, check_target, open_graph, write_graph
-from partition.importing.arc_data import (
-    ArcFiles,
-    attach_arc_files,
-    in_order,
-    read_arc_files,
-    with_random,
-)
+from partition.importing.arc_data import ArcFiles, in_order
 from partition.importing.arcs import ArcRules, check_number
 from partition.importing.datasets import is_dataset, local_file
 from partition.importing.on_disk import allocate_in, build_on_disk, scratch_folder
@@ -37,7 +31,7 @@ from partition.importing.typed import (
     vertices_of_type,
     with_type_features,
 )
-from partition.importing.vertex_data import SORTED, Places, VertexFiles, attach, random_size
+from partition.importing.vertex_data import SORTED, Places, VertexFiles, attach
 
 __all__ = ["VertexFiles", "attach", "attach_files", "build_graph", "import_graph"]
 
@@ -97,7 +91,7 @@ def import_graph(
         elif asked.memory is None:
             found = read_source(source, asked.format, asked.of_arcs)
             with named_errors(source):
-                table = read_arc_files(asked.arc_files, len(found.source), "it lists")
+                table = asked.arc_files.read(len(found.source), "it lists")
                 found = replace(found, arc_data=found.arc_data.with_columns(table))
                 graph, facts = _built(found, asked.rules())
             del found, table
@@ -190,9 +184,8 @@ class Import:
             self.files.check_ids_are_used()
         about = facts | {"ids_given": self.layout.ids is not None and not self._by_order}
         graph = attach(graph, self.files, source=about, report=report)
-        graph, of_types = _with_types(
-            with_random(graph, self.arc_files), self.type_features, self.files
-        )
+        graph = self.arc_files.with_random(graph)
+        graph, of_types = _with_types(graph, self.type_features, self.files)
         name = str(self.source) if is_dataset(self.source) else self.source.absolute().name
         data = self.files.facts(of_types) | self.arc_files.facts()
         return graph, {"file": name} | facts | data
@@ -213,10 +206,9 @@ def asked_for(
 def _check_typed(path: Path, undirected: bool, files: ArcFiles) -> None:
     """Refuse what a heterogeneous graph has no meaning for."""
     refuse_undirected(undirected, path)
-    read = [value for value in files.given().values() if random_size(value) is None]
-    if read:
+    for file in files.in_files().values():
         raise UserError(
-            f"{read[0]}: data of the arcs of several relations have no order in a file",
+            f"{file}: data of the arcs of several relations have no order in a file",
             "gcn-partition attach takes a row for each arc of the folder",
         )
 
@@ -273,8 +265,9 @@ def attach_files(
     if given.features is None and keep_features == "auto":  # they stay in the form that was chosen
         keep_features = "sparse" if isinstance(stored.graph.features, SparseRows) else "dense"
     of_arcs = arc_files or ArcFiles()
-    graph = attach_arc_files(stored.graph, of_arcs)
-    graph = attach(graph, given, source=stored.manifest.source, report=report)
+    graph = attach(
+        of_arcs.attach(stored.graph), given, source=stored.manifest.source, report=report
+    )
     graph, of_types = _with_types(graph, type_features or {}, given)
     facts = dict(stored.manifest.source) | of_arcs.facts()
     attached = facts.pop("attached", {})

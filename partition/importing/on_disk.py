@@ -21,7 +21,7 @@ import numpy as np
 from partition.errors import UserError
 from partition.graph.graph import ArcData, Graph, chunks, index_dtype
 from partition.graph.sampling import pointers
-from partition.importing.arc_data import ArcFiles, in_order, read_arc_files
+from partition.importing.arc_data import ArcFiles, in_order
 from partition.importing.arcs import ArcRules, Keys, check_number, joined
 from partition.importing.readers.arc_columns import NO_DATA, ArcTable, text_places
 from partition.importing.readers.numbering import IdsSeen, Numbering, numbering_of
@@ -55,7 +55,7 @@ def build_on_disk(
     in the order of the stream. A UserError if the vertices, or the arcs of one of them, do not fit.
     """
     read, numbering, table = _collect(stream, folder, memory)
-    table = table.with_columns(read_arc_files(arc_files or ArcFiles(), read.rows, "it lists"))
+    table = table.with_columns((arc_files or ArcFiles()).read(read.rows, "it lists"))
     n, most = numbering.n, arcs_at_once(memory, numbering.n)
     numbered = bool(table.columns) or rules.parallel
     build = Building(folder, n, range(n), numbering.ids, most, tell, rules)
