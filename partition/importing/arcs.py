@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from partition.errors import UserError, check_name
+from partition.graph.graph import index_dtype
 from partition.importing.readers.source import Source
 
 DUPLICATES = ("merge", "sum", "keep", "error")
@@ -37,10 +38,24 @@ class Keys(NamedTuple):
 
     def of(self, chosen: np.ndarray) -> Keys:
         """Some of them, by their places or by a mask."""
-        weights = None if self.weights is None else self.weights[chosen]
-        return Keys(
-            self.key[chosen], weights, None if self.numbers is None else self.numbers[chosen]
-        )
+        return Keys._make(column if column is None else column[chosen] for column in self)
+
+    def weighted(self) -> Keys:
+        """The same with weights: 1 where there are none."""
+        return self if self.weights is not None else self._replace(weights=np.ones(len(self.key)))
+
+    def equal(self, other: Keys) -> bool:
+        """Whether the arcs are those of others with the same columns, in the same order."""
+        pairs = zip(self, other, strict=True)
+        return all(a is b or np.array_equal(a, b) for a, b in pairs)  # type: ignore[arg-type]
+
+    def csr(self, n: int) -> dict[str, Any]:
+        """Of sorted keys the arrays of a graph of n vertices: indptr, indices and weights."""
+        return {
+            "indptr": np.searchsorted(self.key, np.arange(n + 1) * n),
+            "indices": (self.key % n).astype(index_dtype(n)),
+            "weights": self.weights,
+        }
 
 
 @dataclass
@@ -198,14 +213,11 @@ def check_number(n: int) -> None:
 
 
 def joined(pieces: Sequence[Keys]) -> Keys:
-    """All keys, in their order, with the columns that the pieces have."""
-    weights = [piece.weights for piece in pieces if piece.weights is not None]
-    numbers = [piece.numbers for piece in pieces if piece.numbers is not None]
-    return Keys(
-        np.concatenate([piece.key for piece in pieces]),
-        np.concatenate(weights) if weights else None,
-        np.concatenate(numbers) if numbers else None,
-    )
+    """All keys, in their order; weights are 1 where others have some."""
+    if any(piece.weights is not None for piece in pieces):
+        pieces = [piece.weighted() for piece in pieces]
+    columns = zip(*pieces, strict=True)
+    return Keys._make(None if each[0] is None else np.concatenate(each) for each in columns)
 
 
 def _sorted(keys: Keys) -> Keys:

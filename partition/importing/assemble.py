@@ -13,7 +13,7 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph.content import TYPE_FEATURES
-from partition.graph.graph import MASKS, ArcData, Graph, check_direction, index_dtype
+from partition.graph.graph import MASKS, ArcData, Graph, check_direction
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Manifest, check_target, open_graph, write_graph
 from partition.importing.arc_data import ArcFiles, in_order
@@ -364,9 +364,7 @@ def _built(source: Source, rules: ArcRules) -> tuple[Graph, dict[str, object]]:
         keys = rules.merge_reverse(rules.with_reverse(keys, n))
 
     graph = Graph(
-        indptr=np.searchsorted(keys.key, np.arange(n + 1) * n),
-        indices=(keys.key % n).astype(index_dtype(n)),
-        weights=keys.weights,
+        **keys.csr(n),
         features=source.features,
         labels=source.labels,
         targets=source.targets,

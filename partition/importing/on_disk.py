@@ -164,9 +164,8 @@ class Building:
         weighted = form["weighted"] or self.rules.duplicates == "sum"
         settled = Columns(self.folder / "settled", "key", weighted=weighted, numbered=numbered)
         for piece in self._ranges(counts, keys, form, "sorting"):
-            key, weights, numbers = self.rules.settle(piece)
-            if weights is None and settled.weighted:
-                weights = np.ones(len(key))
+            found = self.rules.settle(piece)
+            key, weights, numbers = found.weighted() if settled.weighted else found
             settled.append(key, weights, numbers if numbered else None)
         return settled
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from partition.errors import UserError
-from partition.graph.graph import Graph, index_dtype
+from partition.graph.graph import Graph
 from partition.graph.relations import Relation, VertexTypes, relation_dtype
 from partition.graph.store import Manifest, check_target, write_graph
 from partition.graph.twins import Twin, recognised
@@ -141,19 +141,16 @@ def build_typed(
         tables, added = _with_reverses(tables, n, report)
     dtype = relation_dtype(len(tables))
     number = np.repeat(np.arange(len(tables)).astype(dtype), [len(one.keys.key) for one in tables])
-    weighted = any(one.keys.weights is not None for one in tables)
-    keys = joined([_weighed(one.keys) if weighted else one.keys for one in tables])
+    keys = joined([one.keys for one in tables])
     order = np.argsort(keys.key, kind="stable")
     keys = keys.of(order)
     labels, class_names = _labels(source, types, missing_labels, report)
     graph = Graph(
-        indptr=np.searchsorted(keys.key, np.arange(n + 1) * n),
-        indices=(keys.key % n).astype(index_dtype(n)),
-        weights=keys.weights,
+        **keys.csr(n),
         labels=labels,
         class_names=class_names,
         targets=_targets(source, types),
-        masks=_masks(source, types),
+        masks={name: _of_all(m, types, False, np.dtype(bool)) for name, m in source.masks.items()},
         ids=ids,
         parallel=bool((keys.key[1:] == keys.key[:-1]).any()),
         vertex_types=types,
@@ -185,10 +182,6 @@ def _keys(one: RelationArcs, types: VertexTypes, rules: ArcRules, ids: np.ndarra
     return keys
 
 
-def _weighed(keys: Keys) -> Keys:
-    return keys if keys.weights is not None else keys._replace(weights=np.ones(len(keys.key)))
-
-
 def _with_reverses(
     tables: Sequence[_Settled], n: int, report: Callable[[str], None]
 ) -> tuple[list[_Settled], list[str]]:
@@ -206,7 +199,11 @@ def _with_reverses(
     for at, one in enumerate(tables):
         back, wanted = _turned(one.keys, n), one.relation.reverse()
         same = one.relation.source == one.relation.target
-        if same and np.array_equal(back.key, one.keys.key) and _same_weights(back, one.keys):
+        if (
+            same
+            and np.array_equal(back.key, one.keys.key)
+            and (one.keys.weights is None or np.array_equal(back.weights, one.keys.weights))
+        ):
             report(f"{one.relation} is symmetric: it gets no reverse")
             continue
         there = [number[wanted]] if wanted in number else []
@@ -229,12 +226,6 @@ def _turned(keys: Keys, n: int) -> Keys:
     row, column = np.divmod(keys.key, n)
     back = keys._replace(key=column * n + row)
     return back.of(np.argsort(back.key, kind="stable"))
-
-
-def _same_weights(one: Keys, other: Keys) -> bool:
-    if one.weights is None or other.weights is None:
-        return one.weights is other.weights
-    return np.array_equal(one.weights, other.weights)
 
 
 def _ids(source: TypedSource) -> np.ndarray | None:
@@ -268,12 +259,10 @@ def _labels(
         raise UserError(
             "labels of some types are texts, and of others numbers", "give texts to all"
         )
-    if of_text == {True}:
-        found = np.full(types.offsets[-1], "", np.result_type(*source.labels.values()))
-    else:
-        found = np.full(types.offsets[-1], -1, np.int64)
-    _fill(found, source.labels, types)
+    dtype = np.result_type(*source.labels.values()) if of_text == {True} else np.dtype(np.int64)
+    absent = "" if of_text == {True} else -1
     where = f"labels of {', '.join(source.labels)}"
+    found = _of_all(source.labels, types, absent, dtype)
     return class_labels(found, where, missing=missing, report=report)
 
 
@@ -282,31 +271,23 @@ def _targets(source: TypedSource, types: VertexTypes) -> np.ndarray | None:
     if not source.targets:
         return None
     by_type = {name: rows.reshape(len(rows), -1) for name, rows in source.targets.items()}
-    widths = {rows.shape[1] for rows in by_type.values()}
-    if len(widths) > 1:
-        raise UserError(f"types have targets of {', '.join(map(str, sorted(widths)))} columns")
-    dtype = np.result_type(np.float32, *by_type.values())
-    found = np.full((types.offsets[-1], widths.pop()), np.nan, dtype)
-    _fill(found, by_type, types)
+    found = _of_all(by_type, types, np.nan, np.result_type(np.float32, *by_type.values()))
     return checked_targets(found, f"targets of {', '.join(by_type)}")
 
 
-def _masks(source: TypedSource, types: VertexTypes) -> dict[str, np.ndarray]:
-    """Masks of all vertices: none of a type without a mask is in."""
-    masks = {}
-    for mask, by_type in source.masks.items():
-        shapes = {rows.shape[1:] for rows in by_type.values()}
-        if len(shapes) > 1:
-            raise UserError(f"the {mask} masks of types have different numbers of splits")
-        masks[mask] = np.zeros((types.offsets[-1], *shapes.pop()), bool)
-        _fill(masks[mask], by_type, types)
-    return masks
-
-
-def _fill(rows: np.ndarray, by_type: Mapping[str, np.ndarray], types: VertexTypes) -> None:
-    for name, values in by_type.items():
+def _of_all(
+    by_type: Mapping[str, np.ndarray], types: VertexTypes, absent: object, dtype: np.dtype
+) -> np.ndarray:
+    """Rows of all vertices: those of some types, and others that are ``absent``."""
+    shapes = {rows.shape[1:]: name for name, rows in by_type.items()}
+    if len(shapes) > 1:
+        told = ", ".join(f"{shape[0] if shape else 1} of {name}" for shape, name in shapes.items())
+        raise UserError(f"types have targets or masks of different numbers of columns: {told}")
+    found = np.full((types.offsets[-1], *next(iter(shapes))), absent, dtype)
+    for name, rows in by_type.items():
         own = types.range(name)
-        rows[own.start : own.stop] = values
+        found[own.start : own.stop] = rows
+    return found
 
 
 def vertices_of_type(graph: Graph, name: str) -> Graph:
