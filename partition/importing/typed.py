@@ -199,11 +199,7 @@ def _with_reverses(
     for at, one in enumerate(tables):
         back, wanted = _turned(one.keys, n), one.relation.reverse()
         same = one.relation.source == one.relation.target
-        if (
-            same
-            and np.array_equal(back.key, one.keys.key)
-            and (one.keys.weights is None or np.array_equal(back.weights, one.keys.weights))
-        ):
+        if same and back.equal(one.keys):
             report(f"{one.relation} is symmetric: it gets no reverse")
             continue
         there = [number[wanted]] if wanted in number else []
