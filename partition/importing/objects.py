@@ -23,15 +23,15 @@ from partition.importing.readers.arc_columns import (
     ArcTable,
     arc_table,
     chosen,
+    ends_of,
     pick,
 )
-from partition.importing.readers.columns import named_roles
-from partition.importing.readers.edge_index import ends_of
+from partition.importing.readers.classes import classes_or_targets
 from partition.importing.readers.files import Csr, check_csr, dense_features, finite_weights
+from partition.importing.readers.names import arc_roles
 from partition.importing.readers.npz import (
     MASK_FIELDS,
     arcs_of,
-    labels_or_targets,
     weights_name,
     with_dense,
 )
@@ -451,12 +451,13 @@ def _dgl(graph: Any) -> dict[str, object]:
 
 def _pandas(frame: Any) -> dict[str, object]:
     names = [str(name) for name in frame.columns]
-    places = named_roles(names)
-    if places is None:
+    roles = arc_roles(names)
+    if roles is None:
         raise UserError(
             f"the data frame has the columns {', '.join(names)}: it is not clear which are arcs",
             "call them source, target and, if there is one, weight",
         )
+    places = list(roles.values())
     source, target = (frame.iloc[:, place].to_numpy() for place in places[:2])
     lacking = frame.iloc[:, list(places[:2])].isna().to_numpy().any(axis=1)
     if lacking.any():
@@ -491,7 +492,7 @@ def _vertex_data(fields: Mapping[str, object]) -> dict[str, object]:
              for name in MASK_FIELDS if fields.get(name) is not None}  # fmt: skip
     found: dict[str, object] = {"features": fields.get("x"), "masks": masks or None}
     if fields.get("y") is not None:
-        kind, values = labels_or_targets(host_array(fields["y"]))
+        kind, values = classes_or_targets(host_array(fields["y"]))
         found[kind] = values
     return found
 

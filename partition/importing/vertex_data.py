@@ -18,14 +18,12 @@ from partition.graph.hashing import key, mixed
 from partition.importing.readers import LISTS
 from partition.importing.readers.classes import MAX_CLASSES, class_labels
 from partition.importing.readers.files import check_file, finite_features
+from partition.importing.readers.names import LABELS, TARGETS, mask_names
 from partition.importing.readers.numbering import check_ids, positions, shown_id
 from partition.importing.readers.vertex_tables import (
-    LABELS,
-    TARGETS,
     Rows,
     checked_targets,
     mask_files,
-    mask_names,
     read_features,
     read_ids,
     read_labels,

@@ -64,7 +64,7 @@ OF_ARCS = ("arc_features", "arc_label")
 FORMATS = {
     "mtx": Format("matrix_market:read", (".mtx",), options=("arc_features",), packed=True),
     "edges": Format(
-        "columns:stream",
+        "arc_lists:stream",
         (".txt", ".edges", ".edgelist", ".el", ".tsv", ".csv"),
         options=("columns", "header", "comments", "string_ids", "vertices", "ids", *OF_ARCS),
         packed=True,
@@ -75,7 +75,7 @@ FORMATS = {
     "node-link": Format("networkx_files:read", (".json",), options=OF_ARCS, packed=True),
     "planetoid": Format("planetoid:read", single=False),
     "npz": Format("npz:read", (".npz",), options=OF_ARCS),
-    "npy": Format("edge_index:stream", (".npy",), options=("vertices", "ids")),
+    "npy": Format("arc_lists:stream_array", (".npy",), options=("vertices", "ids")),
     "ogb-hetero": Format("ogb:read_hetero", inside=(f"raw/{TRIPLETS}",), single=False),
     "ogb": Format("ogb:stream", inside=tuple(f"raw/{n}" for n in OGB_FILES), single=False),
     "pyg": Format(
@@ -83,7 +83,7 @@ FORMATS = {
     ),
     "dgl": Format("dgl_bin:read", (".bin",), options=OF_ARCS),
     "parquet": Format(
-        "parquet:stream",
+        "arc_lists:stream_parquet",
         (".parquet",),
         options=("columns", "string_ids", "vertices", "ids", *OF_ARCS),
     ),
@@ -105,7 +105,7 @@ READERS = Registry(
     {name: f"partition.importing.readers.{form.reader}" for name, form in FORMATS.items()},
 )
 # Formats that are read a piece at a time, for graphs larger than memory.
-STREAMS = [name for name, form in FORMATS.items() if form.reader.endswith(":stream")]
+STREAMS = [name for name, form in FORMATS.items() if ":stream" in form.reader]
 # Formats that do not say how many vertices there are.
 LISTS = [name for name, form in FORMATS.items() if "vertices" in form.options]
 # Formats of which several read the pieces together.
@@ -133,8 +133,13 @@ def checked_format(path: Path, format: str, layout: Layout) -> str:
         check_file(path)
     if format in LISTS and RELATION in (layout.columns or "").split(","):
         format = "triples"
-    if FORMATS[format].single and format not in ARCHIVES:
-        _check_packing(path, format)
+    if FORMATS[format].single and not FORMATS[format].packed and format not in ARCHIVES:
+        with read_errors(path):
+            packing = packing_of(path)
+        if packing is not None:
+            raise UserError(
+                f"{path} is {packing}: the format {format} is read unpacked", "unpack it"
+            )
     if format == "edges" and layout.columns is None and layout.header is None:
         refuse_sizes(path)
     for option in fields(layout):
@@ -142,7 +147,7 @@ def checked_format(path: Path, format: str, layout: Layout) -> str:
         # Files of features may list ids in any order and have comments, whatever the arcs are in.
         if (
             given
-            and option.name not in ("ids", "comments")
+            and option.name not in ("ids", "comments", "types")
             and option.name not in FORMATS[format].options
         ):
             takes = ", ".join(name for name in FORMATS if option.name in FORMATS[name].options)
@@ -189,11 +194,3 @@ def guess_format(path: Path) -> str:
         return "edges"
     known = ", ".join(FORMATS)
     raise UserError(f"cannot tell the format of {path} by its name", f"give --format: {known}")
-
-
-def _check_packing(path: Path, format: str) -> None:
-    """A UserError for a packed file of a format that is read from plain files only."""
-    with read_errors(path):
-        packing = packing_of(path)
-    if packing is not None and not FORMATS[format].packed:
-        raise UserError(f"{path} is {packing}: the format {format} is read unpacked", "unpack it")

@@ -13,9 +13,8 @@ import scipy.sparse as sp
 
 from partition.errors import UserError
 from partition.graph.graph import MASKS
-from partition.importing.readers.arc_columns import pick
-from partition.importing.readers.classes import class_labels
-from partition.importing.readers.edge_index import ends_of
+from partition.importing.readers.arc_columns import ends_of, is_binary, pick
+from partition.importing.readers.classes import class_labels, classes_or_targets
 from partition.importing.readers.files import (
     Csr,
     check_csr,
@@ -62,7 +61,7 @@ def source_of(
     if (x := fields.get("x")) is not None:
         graph = replace(graph, features=finite_features(x, f"{where}: x"))
     if (y := fields.get("y")) is not None:
-        kind, values = labels_or_targets(y)
+        kind, values = classes_or_targets(y)
         if kind == "labels":
             labels, names = class_labels(values, f"{where}: y")
             graph = replace(graph, labels=labels, class_names=names)
@@ -137,14 +136,6 @@ def weights_name(fields: Mapping[str, object], features: str | None = None) -> s
     return "edge_attr" if shape is not None and (len(shape) == 1 or shape[1:] == (1,)) else None
 
 
-def labels_or_targets(y: np.ndarray) -> tuple[str, np.ndarray]:
-    """``y`` as ("labels", (n,)), if it is whole numbers in one column; otherwise ("targets", y)."""
-    column = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
-    if column.ndim == 1 and column.dtype.kind in "biuUS":
-        return "labels", column.astype(np.int8) if column.dtype.kind == "b" else column
-    return "targets", y
-
-
 def _number_of_vertices(
     n: object, fields: Mapping[str, np.ndarray], source: np.ndarray, target: np.ndarray, where: str
 ) -> int:
@@ -161,8 +152,7 @@ def _number_of_vertices(
 
 def _mask(mask: np.ndarray, n: int, where: str) -> np.ndarray:
     """(n,) or (n, splits) bool."""
-    binary = mask.dtype.kind == "b" or (mask.dtype.kind in "iu" and np.isin(mask, (0, 1)).all())
-    if not binary or mask.ndim not in (1, 2) or len(mask) != n or 0 in mask.shape:
+    if not is_binary(mask) or mask.ndim not in (1, 2) or len(mask) != n or 0 in mask.shape:
         raise UserError(
             f"{where} is {mask.dtype} {mask.shape}, not a bool for each of {n} vertices"
         )
