@@ -19,15 +19,8 @@ from partition.graph.graph import MASKS, Graph
 from partition.graph.links import HELD_OUT, PairSet, identified, keys
 from partition.graph.relations import Relation, names_of, number_relations
 from partition.graph.twins import Twin
+from partition.importing.readers import link_files
 from partition.importing.readers.files import check_inside
-from partition.importing.readers.link_files import (
-    Arrays,
-    PairList,
-    labelled_pairs,
-    read_array,
-    read_list,
-    read_masks,
-)
 from partition.importing.readers.numbering import positions, shown_id
 from partition.importing.readers.source import Layout
 from partition.importing.tensors import host_array
@@ -85,22 +78,22 @@ def import_pairs(
         graph does not have, or one of another type than the relation's; or a mask has no pairs.
     """
     layout = _as_in(graph, files.layout)
-    listed: dict[str, PairList] = {}
+    listed: dict[str, link_files.PairList] = {}
     notes: list[str] = []
     if files.whole is not None:
-        listed, notes = read_masks(files.whole, layout)
-    found: dict[str, Arrays] = {mask: {} for mask in MASKS}
+        listed, notes = link_files.read_masks(files.whole, layout)
+    found: dict[str, link_files.Arrays] = {mask: {} for mask in MASKS}
     for mask, one in listed.items():
         found[mask] = _in_graph(one, graph, f"{files.whole}, {mask}")
     for (mask, kind), path in files.parts.items():
         where = f"{path}, {mask}"
         if kind == "candidates":
-            one = PairList({kind: read_array(path)})
+            one = link_files.PairList({kind: link_files.read_array(path)})
         elif kind == "negatives":
-            one = read_list(path, replace(layout, columns=None))
+            one = link_files.read_list(path, replace(layout, columns=None))
             one = replace(one, arrays={kind: one.arrays["positives"]})
         else:
-            one = read_list(path, layout)
+            one = link_files.read_list(path, layout)
         found[mask] = found[mask] | _in_graph(one, graph, where)
     made = Path(files.whole or next(iter(files.parts.values()))).name
     pairs, more = pairs_from(found, graph_id, directed, name, f"from {made}", graph.relations)
@@ -165,7 +158,7 @@ def listed_pairs(
     read, or names a vertex or a relation that the graph does not have.
     """
     layout = _as_in(graph, Layout(columns=columns))
-    arrays = _in_graph(read_list(path, layout), graph, str(path))
+    arrays = _in_graph(link_files.read_list(path, layout), graph, str(path))
     pairs, relations = arrays["positives"], arrays.get("relations")
     if relations is None:
         return pairs, None
@@ -184,7 +177,7 @@ def _as_in(graph: Graph, layout: Layout) -> Layout:
     return replace(layout, string_ids=text, types=pairs)
 
 
-def _in_graph(pairs: PairList, graph: Graph, where: str) -> Arrays:
+def _in_graph(pairs: link_files.PairList, graph: Graph, where: str) -> link_files.Arrays:
     """The arrays of a list with vertices of the graph in place of ids."""
     ends = None
     if pairs.listed is not None:
@@ -256,12 +249,12 @@ def pairs_of(
         arrays = {
             key: host_array(value) for key, value in fields.items() if key.count("edge_label")
         }
-        found[mask] = labelled_pairs(arrays, f"the graph of {mask}")
+        found[mask] = link_files.labelled_pairs(arrays, f"the graph of {mask}")
     return pairs_from(found, graph_id, directed, name, "RandomLinkSplit")[0]
 
 
 def pairs_from(
-    found: Mapping[str, Arrays],
+    found: Mapping[str, link_files.Arrays],
     graph_id: str,
     directed: bool,
     name: str,

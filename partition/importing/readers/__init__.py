@@ -10,15 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from partition.errors import UserError, unknown_name
-from partition.importing.readers.files import (
-    ZIP,
-    check_file,
-    content_name,
-    holds_arrays,
-    open_unpacked,
-    packing_of,
-    read_errors,
-)
+from partition.importing.readers import files
 from partition.importing.readers.sizes import BANNER, HYPERGRAPH, refuse_sizes
 from partition.importing.readers.source import Layout
 from partition.registry import Registry
@@ -130,12 +122,12 @@ def checked_format(path: Path, format: str, layout: Layout) -> str:
     elif format not in FORMATS:
         raise unknown_name(READERS.kind, format, ["auto", *FORMATS])
     elif FORMATS[format].single:
-        check_file(path)
+        files.check_file(path)
     if format in LISTS and RELATION in (layout.columns or "").split(","):
         format = "triples"
     if FORMATS[format].single and not FORMATS[format].packed and format not in ARCHIVES:
-        with read_errors(path):
-            packing = packing_of(path)
+        with files.read_errors(path):
+            packing = files.packing_of(path)
         if packing is not None:
             raise UserError(
                 f"{path} is {packing}: the format {format} is read unpacked", "unpack it"
@@ -173,14 +165,14 @@ def guess_format(path: Path) -> str:
             "prefix of its files, such as DIR/ind.cora"
         )
         raise UserError(f"{path} is a folder, not a graph file", hint)
-    check_file(path)
-    with read_errors(path):
-        packing = packing_of(path)
+    files.check_file(path)
+    with files.read_errors(path):
+        packing = files.packing_of(path)
         name, begin = path.name, b""
-        arrays = packing == ZIP and holds_arrays(path)
+        arrays = packing == files.ZIP and files.holds_arrays(path)
         if not arrays:
-            name = content_name(path)
-            with open_unpacked(path) as file:
+            name = files.content_name(path)
+            with files.open_unpacked(path) as file:
                 begin = file.read(1 << 12)
     if BANNER.match(begin):
         return "mtx"

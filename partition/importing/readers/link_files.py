@@ -17,16 +17,9 @@ import numpy as np
 from partition.errors import UserError
 from partition.graph.graph import MASKS
 from partition.graph.relations import number_relations
-from partition.importing.readers import LISTS, RELATION, guess_format
+from partition.importing.readers import LISTS, RELATION, files, guess_format
 from partition.importing.readers.arc_columns import ends_of, ids_array
 from partition.importing.readers.arc_lists import ArcList, find_arcs, given_roles
-from partition.importing.readers.files import (
-    COMPRESSED,
-    check_file,
-    check_inside,
-    quoted,
-    read_errors,
-)
 from partition.importing.readers.names import MASK_OF
 from partition.importing.readers.numbering import number_vertices
 from partition.importing.readers.pyg import CACHES, CLASSES, attributes_of
@@ -42,7 +35,7 @@ Arrays = dict[str, np.ndarray]
 TORCH = (".pt", ".pth")
 SUFFIXES = (
     *TORCH, ".npy", ".parquet",
-    *(text + packed for text in (".csv", ".tsv", ".txt") for packed in ("", *COMPRESSED)),
+    *(text + packed for text in (".csv", ".tsv", ".txt") for packed in ("", *files.COMPRESSED)),
 )  # fmt: skip
 MEANT = Meant(
     "pairs of vertices in a file of torch",
@@ -99,7 +92,7 @@ def read_masks(path: Path, layout: Layout) -> tuple[dict[str, PairList], list[st
             else:
                 found[mask] = read_list(file, layout)
         return found, _unread(path, unread)
-    check_file(path)
+    files.check_file(path)
     if path.suffix in TORCH:
         parts, unread = _torch(path, len(MASKS))
         return dict(zip(MASKS, map(PairList, parts), strict=True)), _unread(path, unread)
@@ -127,7 +120,7 @@ def read_list(path: Path, layout: Layout) -> PairList:
         )
     if format == "npy":
         return PairList(_npy(path, layout.columns))
-    with read_errors(path):
+    with files.read_errors(path):
         listed = find_arcs(path, layout, parquet=format == "parquet")
         # A line that is no header has ids that somebody may look up.
         certain = listed if listed.header else replace(listed, doubtful=())
@@ -136,7 +129,7 @@ def read_list(path: Path, layout: Layout) -> PairList:
 
 def read_array(path: Path) -> np.ndarray:
     """An array of ids in an ``.npy``: candidates, a row for each positive."""
-    check_file(path)
+    files.check_file(path)
     return map_npy(path, kinds=NUMBERS + TEXTS)
 
 
@@ -214,7 +207,7 @@ def _rows_of_pairs(array: np.ndarray, where: str) -> np.ndarray:
 
 def _torch(path: Path, masks: int) -> tuple[list[Arrays], set[str]]:
     """The arrays of so many masks in a file of torch, and the names of those that are not read."""
-    check_file(path)
+    files.check_file(path)
     if not zipfile.is_zipfile(path):
         content = read_old_torch(path, CLASSES, MEANT, NAMES)
         return _parts(content, None, path, masks)
@@ -326,7 +319,7 @@ def _only_folder(folder: Path) -> Path:
 
 
 def _unread(path: Path, names: set[str]) -> list[str]:
-    return [f"{path}: not read: {', '.join(map(quoted, sorted(names)))}"] if names else []
+    return [f"{path}: not read: {', '.join(map(files.quoted, sorted(names)))}"] if names else []
 
 
 def read_arrays(path: Path) -> TypedSource | None:
@@ -349,7 +342,7 @@ def read_arrays(path: Path) -> TypedSource | None:
     masks = {}
     for name in MASKS:
         if name in arrays:
-            check_inside(arrays[name], n, f"{path}, {name}")
+            files.check_inside(arrays[name], n, f"{path}, {name}")
             masks[name] = {ENTITY: np.isin(np.arange(n), arrays[name])}
     found = grouped(arcs, number, list(map(str, given.tolist())))
     of_labels = {} if labels is None else {ENTITY: labels}

@@ -13,19 +13,9 @@ import scipy.sparse as sp
 
 from partition.errors import UserError
 from partition.graph.graph import MASKS
+from partition.importing.readers import files
 from partition.importing.readers.arc_columns import ends_of, is_binary, pick
 from partition.importing.readers.classes import class_labels, classes_or_targets
-from partition.importing.readers.files import (
-    Csr,
-    check_csr,
-    check_vertices,
-    csr_arrays,
-    dense_features,
-    finite_features,
-    finite_weights,
-    quoted,
-    saved_csr,
-)
 from partition.importing.readers.source import Layout, Source
 from partition.importing.readers.vertex_tables import checked_targets
 from partition.records import NUMBERS, TEXTS, npz_names, read_npz
@@ -59,7 +49,7 @@ def source_of(
     n = _number_of_vertices(n, fields, source, target, where)
     graph = Source(n, source, target, format=format)
     if (x := fields.get("x")) is not None:
-        graph = replace(graph, features=finite_features(x, f"{where}: x"))
+        graph = replace(graph, features=files.finite_features(x, f"{where}: x"))
     if (y := fields.get("y")) is not None:
         kind, values = classes_or_targets(y)
         if kind == "labels":
@@ -82,7 +72,7 @@ def source_of(
         given = fields[weight]
         if given.size != len(source) or given.dtype.kind not in "biuf":
             raise UserError(f"{where}: {weight} is not a number for each of {len(source)} arcs")
-        weights = finite_weights(given.reshape(-1), f"{where}: {weight}")
+        weights = files.finite_weights(given.reshape(-1), f"{where}: {weight}")
     named = {
         name: array
         for name, array in of_arcs.items()
@@ -111,8 +101,10 @@ def with_dense(fields: Mapping[str, Any], where: str) -> tuple[dict[str, np.ndar
             continue
         if name not in ("adj_t", "adj"):
             csr = sp.csr_array(matrix)
-            csr = check_csr((csr.indptr, csr.indices, csr.data, csr.shape), f"{where}: {name}")
-            found[name] = dense_features(csr, f"{where}: {name}")
+            csr = files.check_csr(
+                (csr.indptr, csr.indices, csr.data, csr.shape), f"{where}: {name}"
+            )
+            found[name] = files.dense_features(csr, f"{where}: {name}")
         elif fields.get("edge_index") is None and "edge_index" not in found:
             row, column = matrix.tocoo().coords
             found["edge_index"] = np.stack((column, row) if name == "adj_t" else (row, column))
@@ -146,7 +138,7 @@ def _number_of_vertices(
         n = sizes[0] if sizes else int(max(source.max(initial=-1), target.max(initial=-1))) + 1
     elif type(n) is not int or not 0 < n < 2**62:
         raise UserError(f"{where}: num_nodes is not a number of vertices")
-    check_vertices(n, where)
+    files.check_vertices(n, where)
     return n
 
 
@@ -178,21 +170,21 @@ def read(path: Path, layout: Layout) -> Source:
     where = str(path)
     names = npz_names(path)
     if "format" in names:
-        matrix = saved_csr(read_npz(path, SAVED, kinds=NUMBERS + TEXTS), where)
+        matrix = files.saved_csr(read_npz(path, SAVED, kinds=NUMBERS + TEXTS), where)
         return with_data(arcs_of(matrix, where, "npz"), layout, where)
     if {"edges", "node_features"} <= names:
         return _heterophilous(path, names, layout)
     arrays = read_npz(path, WANTED)
     adjacency = _prefix(arrays, ADJACENCY)
     if adjacency is None:
-        found = ", ".join(quoted(name) for name in sorted(names)[:12]) or "nothing"
+        found = ", ".join(files.quoted(name) for name in sorted(names)[:12]) or "nothing"
         raise UserError(
             f"{path} has no array adj_indptr; it holds {found}",
             "an npz is one of gnn-benchmark, of the heterophilous graphs or of "
             "scipy.sparse.save_npz; of others, save the list of arcs as .npy and give the other "
             "arrays by --features and --labels, or call gcnmpi.graph.from_arrays",
         )
-    arcs = arcs_of(csr_arrays(arrays, adjacency, where), f"{where}: {adjacency}data", "npz")
+    arcs = arcs_of(files.csr_arrays(arrays, adjacency, where), f"{where}: {adjacency}data", "npz")
     features = _features(arrays, where)
     labels, class_names = None, None
     if name := _one(arrays, LABELS, where):
@@ -231,7 +223,7 @@ WANTED = frozenset(
 )
 
 
-def arcs_of(matrix: Csr, where: str, format: str) -> Source:
+def arcs_of(matrix: files.Csr, where: str, format: str) -> Source:
     """Vertices, arcs and their weights out of a checked CSR matrix, row = source.
 
     A UserError if it is not square, without vertices, or has an entry that is not finite.
@@ -241,7 +233,7 @@ def arcs_of(matrix: Csr, where: str, format: str) -> Source:
         raise UserError(f"{where}: the adjacency matrix is {rows} x {columns}, not square")
     if rows == 0:
         raise UserError(f"{where} holds a graph without vertices")
-    weights: np.ndarray | None = finite_weights(data, where)
+    weights: np.ndarray | None = files.finite_weights(data, where)
     if (data == 1).all():
         weights = None  # the format has no other way to say that a graph is unweighted
     degree: np.ndarray = np.diff(indptr.astype(np.int64))
@@ -253,9 +245,11 @@ def _features(arrays: dict[str, np.ndarray], where: str) -> np.ndarray | None:
     sparse = _prefix(arrays, ATTRIBUTES)
     dense = _one(arrays, DENSE, where)
     if dense is not None:
-        return finite_features(arrays[dense], f"{where}: {dense}")
+        return files.finite_features(arrays[dense], f"{where}: {dense}")
     if sparse is not None:
-        return dense_features(csr_arrays(arrays, sparse, where), f"{where}: {sparse.rstrip('_.')}")
+        return files.dense_features(
+            files.csr_arrays(arrays, sparse, where), f"{where}: {sparse.rstrip('_.')}"
+        )
     return None
 
 

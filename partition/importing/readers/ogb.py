@@ -22,17 +22,9 @@ import pyarrow as pa
 from partition.errors import UserError
 from partition.graph.graph import MASKS
 from partition.graph.relations import Relation
-from partition.importing.readers import OGB_FILES, TRIPLETS
+from partition.importing.readers import OGB_FILES, TRIPLETS, files
 from partition.importing.readers.arc_columns import ArcTable, ends_of
 from partition.importing.readers.classes import class_labels, classes_or_targets
-from partition.importing.readers.files import (
-    check_file,
-    check_inside,
-    check_vertices,
-    find_member,
-    finite_features,
-    read_errors,
-)
 from partition.importing.readers.names import MASK_OF
 from partition.importing.readers.source import Layout, Piece, Reading, Stream
 from partition.importing.readers.text import (
@@ -104,11 +96,11 @@ def stream(path: Path, layout: Layout, reading: Reading) -> Stream:
 
     def pieces() -> Iterator[Piece]:
         count = 0
-        with read_errors(found.file):
+        with files.read_errors(found.file):
             for pair in found.ends():
                 ends = ends_of(np.stack(pair), str(found.file), "(2, E)")
                 for one in ends:
-                    check_inside(one, found.n, found.file)
+                    files.check_inside(one, found.n, found.file)
                 yield Piece(*ends, None, {}, count)
                 count += len(ends[0])
         _check_count(found.file, count, found.narcs)
@@ -138,15 +130,15 @@ def _text(path: Path, raw: Path, reading: Reading) -> _Raw:
     counts = []
     for what in ("node", "edge"):
         file = raw / f"num-{what}-list.csv.gz"
-        check_file(file)
+        files.check_file(file)
         counts.append(_only_number(_whole_numbers(file), path, file))
     n, narcs = counts
-    check_vertices(n, path)
+    files.check_vertices(n, path)
     labels = _rows(raw / "node-label.csv.gz", n, np.float64, IN_MEMORY)
     features = _rows(raw / "node-feat.csv.gz", n, np.float32, reading)
     arc_features = _rows(raw / "edge-feat.csv.gz", narcs, np.float32, reading)
     edges = raw / "edge.csv.gz"
-    check_file(edges)
+    files.check_file(edges)
     unread = {file.name.split(".")[0] for file in raw.glob("*.csv.gz")} - READ
     return _Raw(
         edges, n, narcs, partial(_arcs, edges, reading), features, labels, arc_features, unread
@@ -160,8 +152,8 @@ def _binary(path: Path, raw: Path, reading: Reading) -> _Raw:
     n, narcs = (
         _only_number(counts.get(f"num_{what}_list"), path, file) for what in ("nodes", "edges")
     )
-    check_vertices(n, path)
-    arcs = find_member(file, "edge_index")
+    files.check_vertices(n, path)
+    arcs = files.find_member(file, "edge_index")
     if len(arcs.shape) != 2 or arcs.shape[0] != 2 or arcs.dtype.kind not in "iu":
         raise UserError(f"{arcs.where} holds {arcs.dtype} {arcs.shape}, not integers in (2, E)")
     _check_count(file, arcs.shape[1], narcs)
@@ -169,7 +161,7 @@ def _binary(path: Path, raw: Path, reading: Reading) -> _Raw:
     def table(name: str, count: int) -> np.ndarray | None:
         if name not in names or not count:
             return None
-        member = find_member(file, name)
+        member = files.find_member(file, name)
         if len(member.shape) != 2 or member.shape[0] != count:
             text = f"not a row for each of {count}"
             raise UserError(f"{member.where} is of shape {member.shape}, {text}")
@@ -209,8 +201,8 @@ def read_hetero(path: Path, layout: Layout) -> TypedSource:
         if not {relation.source, relation.target} <= sizes.keys():
             raise UserError(f"{raw}/{TRIPLETS}: {relation} is not of the types {', '.join(names)}")
         file = raw / "relations" / "___".join(relation) / "edge.csv.gz"
-        check_file(file)
-        with read_errors(file):
+        files.check_file(file)
+        with files.read_errors(file):
             pieces = [np.stack(pair) for pair in _arcs(file, IN_MEMORY)]
         ends = np.concatenate([np.empty((2, 0), np.int64), *pieces], axis=1)
         arcs.append(RelationArcs(relation, *ends))
@@ -250,7 +242,7 @@ def _masks(path: Path, n: int, type: str = "") -> dict[str, np.ndarray]:
                 "without the folder split, masks are drawn with --split, or given as files",
             )
         vertices = _whole_numbers(file)
-        check_inside(vertices, n, file)
+        files.check_inside(vertices, n, file)
         masks[MASK_OF[theirs]] = np.isin(np.arange(n), vertices)
     return masks
 
@@ -280,7 +272,7 @@ def _rows(file: Path, count: int, dtype: type, reading: Reading) -> np.ndarray |
     if not file.exists() or not count:
         return None
     name = file.name.split(".")[0]
-    with read_errors(file):
+    with files.read_errors(file):
         return _filled(_number_rows(file), str(file), count, dtype, reading, name)
 
 
@@ -296,7 +288,7 @@ def _filled(
         if start + len(rows) > n:
             raise UserError(f"{where} has more rows than the graph's {n} {of}")
         if dtype == np.float32:
-            rows = finite_features(rows, f"{where}, from row {start + 1} on", "row")
+            rows = files.finite_features(rows, f"{where}, from row {start + 1} on", "row")
         out[start : start + len(rows)] = rows
         start += len(rows)
         reading.tell("reading", start, n)
@@ -317,7 +309,7 @@ def _number_rows(path: Path) -> Iterator[np.ndarray]:
 
 def _whole_numbers(path: Path) -> np.ndarray:
     """A number a line."""
-    with read_errors(path):
+    with files.read_errors(path):
         numbers = np.concatenate([np.empty(0), *(rows[:, 0] for rows in _number_rows(path))])
     if not np.isfinite(numbers).all() or (numbers != np.floor(numbers)).any():
         raise UserError(f"{path} holds something else than whole numbers")
@@ -326,8 +318,8 @@ def _whole_numbers(path: Path) -> np.ndarray:
 
 def _lines(file: Path, count: int | None = None) -> list[list[str]]:
     """The words of each line of a short file; a UserError unless there are ``count`` lines."""
-    check_file(file)
-    with read_errors(file):
+    files.check_file(file)
+    with files.read_errors(file):
         lines = [
             words_of(line, ",")
             for first, block in text_blocks(file)

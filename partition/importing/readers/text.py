@@ -21,13 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from partition.errors import UserError, check_name
-from partition.importing.readers.files import (
-    open_unpacked,
-    packing_of,
-    position_in,
-    quoted,
-    read_errors,
-)
+from partition.importing.readers import files
 from partition.importing.readers.names import is_header, is_missing, resembles_number
 from partition.importing.readers.source import ALONE, Readers, Reading, in_step
 from partition.records import open_regular
@@ -62,8 +56,8 @@ def text_blocks(
     nobody can find, each unpacks all.
     """
     if readers.size > 1:
-        with readers.agreed(), read_errors(path):
-            packed = packing_of(path) is not None
+        with readers.agreed(), files.read_errors(path):
+            packed = files.packing_of(path) is not None
         if not packed:
             return _blocks_by_place(path, longest_line, tell, at_once, readers)
     blocks = _blocks_in_turn(path, longest_line, tell, at_once)
@@ -78,9 +72,9 @@ def _blocks_in_turn(
 ) -> Iterator[tuple[int, bytes]]:
     number, rest, blank = 1, b"", 0
     at_once = min(at_once, EXPANDS * path.stat().st_size + 1)  # as many are allocated
-    with read_errors(path), open_unpacked(path) as file:
+    with files.read_errors(path), files.open_unpacked(path) as file:
         while chunk := file.read(at_once):
-            tell(position_in(file))
+            tell(files.position_in(file))
             if chunk.endswith(b"\r"):  # the other half of a DOS line end may follow
                 chunk += file.read(1)
             chunk = _plain(path, chunk, begins=number == 1 and not rest)
@@ -107,7 +101,7 @@ def _blocks_by_place(
 
     So everybody knows how many lines there are before its own.
     """
-    with readers.agreed(), read_errors(path):
+    with readers.agreed(), files.read_errors(path):
         file = open_regular(path)
         size = os.fstat(file.fileno()).st_size
     at_once = max(1, min(at_once, -(-size // readers.size)))
@@ -115,7 +109,7 @@ def _blocks_by_place(
     with file:
         for turn in range(0, max(1, -(-size // at_once)), readers.size):
             place = (turn + readers.rank) * at_once
-            with readers.agreed(), read_errors(path):
+            with readers.agreed(), files.read_errors(path):
                 start, end = (
                     _line_start(file, at, longest_line) for at in (place, place + at_once)
                 )
@@ -376,7 +370,7 @@ class Table:
             if self.header and not apart:
                 return False
             raise UserError(
-                f"{self.path}, line {number}: {quoted(line.strip())} may be a comment or a row",
+                f"{self.path}, line {number}: {files.quoted(line.strip())} may be a comment or a row",
                 f"--comments {NO_COMMENTS}: it is a row; --comments '{SIGNS}': it is a comment",
             )
         if apart:
@@ -468,7 +462,7 @@ class Table:
                 f"{self.path}, line {number}: {raw!r} is not UTF-8", "save the file as UTF-8"
             )
         words = self._words(line)
-        at = f"{self.path}, line {number}: {quoted(line.strip())}"
+        at = f"{self.path}, line {number}: {files.quoted(line.strip())}"
         if not self._has_columns(words):
             meaning = self.meaning and f": {self.meaning!r}"
             raise UserError(
@@ -480,9 +474,9 @@ class Table:
             if not self._is_value(words[place], kind):
                 fault = FAULTS.get(kind, f"a text of {self.shortest} to {LONGEST_TEXT} characters")
                 hint = self._hint_of_line(line) or self._hint_of_value(words[place], place, number)
-                name = quoted(self.names[place]) if self.names else str(place + 1)
+                name = files.quoted(self.names[place]) if self.names else str(place + 1)
                 raise UserError(
-                    f"{at}: {quoted(words[place])} in column {name} is not {fault}", hint
+                    f"{at}: {files.quoted(words[place])} in column {name} is not {fault}", hint
                 )
         converters = {pa.string(): str, pa.int64(): int, pa.float64(): float}
         return [
