@@ -6,6 +6,7 @@ wrote), or there is a file for each array (tables, ``npy``, Parquet).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,16 +19,8 @@ from partition.graph.graph import MASKS, Graph
 from partition.graph.links import HELD_OUT, PairSet, identified, keys
 from partition.graph.relations import Relation, names_of, number_relations
 from partition.graph.twins import Twin
-from partition.importing.readers.columns import refuse_doubt
+from partition.importing.readers import link_files
 from partition.importing.readers.files import check_inside
-from partition.importing.readers.link_files import (
-    Arrays,
-    PairList,
-    labelled_pairs,
-    read_array,
-    read_list,
-    read_masks,
-)
 from partition.importing.readers.numbering import positions, shown_id
 from partition.importing.readers.source import Layout
 from partition.importing.tensors import host_array
@@ -84,23 +77,23 @@ def import_pairs(
         If a file is missing, damaged or of no format that is known, or names a vertex that the
         graph does not have, or one of another type than the relation's; or a mask has no pairs.
     """
-    layout, types = _as_in(graph, files.layout), _types(graph)
-    listed: dict[str, PairList] = {}
+    layout = _as_in(graph, files.layout)
+    listed: dict[str, link_files.PairList] = {}
     notes: list[str] = []
     if files.whole is not None:
-        listed, notes = read_masks(files.whole, layout, types)
-    found: dict[str, Arrays] = {mask: {} for mask in MASKS}
+        listed, notes = link_files.read_masks(files.whole, layout)
+    found: dict[str, link_files.Arrays] = {mask: {} for mask in MASKS}
     for mask, one in listed.items():
         found[mask] = _in_graph(one, graph, f"{files.whole}, {mask}")
     for (mask, kind), path in files.parts.items():
         where = f"{path}, {mask}"
         if kind == "candidates":
-            one = PairList({kind: read_array(path)})
+            one = link_files.PairList({kind: link_files.read_array(path)})
         elif kind == "negatives":
-            one = read_list(path, replace(layout, columns=None), types)
+            one = link_files.read_list(path, replace(layout, columns=None))
             one = replace(one, arrays={kind: one.arrays["positives"]})
         else:
-            one = read_list(path, layout, types)
+            one = link_files.read_list(path, layout)
         found[mask] = found[mask] | _in_graph(one, graph, where)
     made = Path(files.whole or next(iter(files.parts.values()))).name
     pairs, more = pairs_from(found, graph_id, directed, name, f"from {made}", graph.relations)
@@ -165,7 +158,7 @@ def listed_pairs(
     read, or names a vertex or a relation that the graph does not have.
     """
     layout = _as_in(graph, Layout(columns=columns))
-    arrays = _in_graph(read_list(path, layout, _types(graph)), graph, str(path))
+    arrays = _in_graph(link_files.read_list(path, layout), graph, str(path))
     pairs, relations = arrays["positives"], arrays.get("relations")
     if relations is None:
         return pairs, None
@@ -177,24 +170,25 @@ def listed_pairs(
 
 
 def _as_in(graph: Graph, layout: Layout) -> Layout:
-    """The layout of tables with ids of the kind that the graph has."""
-    return replace(layout, string_ids=graph.ids is not None and graph.ids.dtype.kind == "U")
+    """The layout of tables with ids of the kind that the graph has, and names of its types."""
+    types = () if graph.vertex_types is None else graph.vertex_types.names
+    text = graph.ids is not None and graph.ids.dtype.kind == "U"
+    pairs = tuple(itertools.product(types, types)) if len(types) > 1 else ()
+    return replace(layout, string_ids=text, types=pairs)
 
 
-def _types(graph: Graph) -> tuple[str, ...]:
-    return () if graph.vertex_types is None else graph.vertex_types.names
-
-
-def _in_graph(listed: PairList, graph: Graph, where: str) -> Arrays:
+def _in_graph(pairs: link_files.PairList, graph: Graph, where: str) -> link_files.Arrays:
     """The arrays of a list with vertices of the graph in place of ids."""
-    ends, columns = listed.ends, listed.columns
-    if columns is not None and columns.header and columns.doubtful and graph.ids is not None:
-        refuse_doubt(Path(where), columns, bool(np.isin(columns.doubtful, graph.ids).all()))
+    ends = None
+    if pairs.listed is not None:
+        ends = pairs.listed.types
+        if pairs.listed.doubtful and graph.ids is not None:
+            pairs.listed.refuse_doubt(bool(np.isin(pairs.listed.doubtful, graph.ids).all()))
     return {
         kind: vertices_of(_prefixed(array, ends, graph, where), graph, where)
         if kind in VERTICES
         else array
-        for kind, array in listed.arrays.items()
+        for kind, array in pairs.arrays.items()
     }
 
 
@@ -255,12 +249,12 @@ def pairs_of(
         arrays = {
             key: host_array(value) for key, value in fields.items() if key.count("edge_label")
         }
-        found[mask] = labelled_pairs(arrays, f"the graph of {mask}")
+        found[mask] = link_files.labelled_pairs(arrays, f"the graph of {mask}")
     return pairs_from(found, graph_id, directed, name, "RandomLinkSplit")[0]
 
 
 def pairs_from(
-    found: Mapping[str, Arrays],
+    found: Mapping[str, link_files.Arrays],
     graph_id: str,
     directed: bool,
     name: str,

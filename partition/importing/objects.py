@@ -15,26 +15,10 @@ from partition.errors import UserError
 from partition.graph.graph import MASKS, check_direction
 from partition.graph.store import Manifest, check_target, write_graph
 from partition.importing.assemble import build_graph
-from partition.importing.readers import dgl_bin
-from partition.importing.readers.arc_columns import (
-    FEATURES,
-    LABELS,
-    WEIGHT,
-    ArcTable,
-    arc_table,
-    chosen,
-    pick,
-)
-from partition.importing.readers.columns import named_roles
-from partition.importing.readers.edge_index import ends_of
+from partition.importing.readers import arc_columns, dgl_bin, npz
+from partition.importing.readers.classes import classes_or_targets
 from partition.importing.readers.files import Csr, check_csr, dense_features, finite_weights
-from partition.importing.readers.npz import (
-    MASK_FIELDS,
-    arcs_of,
-    labels_or_targets,
-    weights_name,
-    with_dense,
-)
+from partition.importing.readers.names import arc_roles
 from partition.importing.readers.numbering import check_ids, number_vertices
 from partition.importing.readers.source import Source
 from partition.importing.readers.typed_tables import TypedSource, checked, typed_source_of
@@ -142,11 +126,11 @@ def _source(edge_index: object, edge_weight: object, n: int | None) -> Source:
     if sp.issparse(edge_index):
         if edge_weight is not None:
             raise UserError("edge_weight: the entries of a sparse edge_index are its weights")
-        arcs = arcs_of(_csr(edge_index, "edge_index"), "edge_index", "arrays")
+        arcs = npz.arcs_of(_csr(edge_index, "edge_index"), "edge_index", "arrays")
         if n not in (None, arcs.n):
             raise UserError(f"edge_index has {arcs.n} vertices, not {n}")
         return arcs
-    source, target = ends_of(_numpy(edge_index, "edge_index"), "edge_index", "(2, E)")
+    source, target = arc_columns.ends_of(_numpy(edge_index, "edge_index"), "edge_index", "(2, E)")
     if n is None:
         n = int(max(source.max(initial=-1), target.max(initial=-1))) + 1
     if n < 1:
@@ -163,7 +147,7 @@ def _source(edge_index: object, edge_weight: object, n: int | None) -> Source:
     return Source(n=n, source=source, target=target, weights=weights, format="arrays")
 
 
-def arc_table_of(given: Mapping[str, object], count: int) -> ArcTable:
+def arc_table_of(given: Mapping[str, object], count: int) -> arc_columns.ArcTable:
     """Arrays of features, labels and masks of so many arcs, those that are not None."""
     named = {name: "arc_" + (f"{name}_mask" if name in MASKS else name) for name in given}
     arrays = {name: _numpy(a, named[name]) for name, a in given.items() if a is not None}
@@ -171,7 +155,7 @@ def arc_table_of(given: Mapping[str, object], count: int) -> ArcTable:
         if array.ndim == 0 or len(array) != count:
             rows = len(array) if array.ndim else 0
             raise UserError(f"{named[name]} has {rows} rows, there are {count} arcs")
-    return arc_table(arrays, named)
+    return arc_columns.arc_table(arrays, named)
 
 
 def _ids_of_arrays(ids: object, n: int) -> np.ndarray:
@@ -222,7 +206,7 @@ class _Edges:
 
     names: Sequence[str]
     get: Callable[[str], np.ndarray | None]
-    weights: Sequence[str] = (WEIGHT,)
+    weights: Sequence[str] = (arc_columns.WEIGHT,)
     known: bool = True
 
 
@@ -302,7 +286,7 @@ def _arrays(fields: Mapping[str, object]) -> dict[str, np.ndarray]:
     """The attributes that are arrays or tensors."""
     kinds = {name: value for name, value in fields.items() if _is_array(value)}
     arrays = {name: host_array(value) for name, value in kinds.items()}
-    return with_dense(arrays, "the graph")[0]
+    return npz.with_dense(arrays, "the graph")[0]
 
 
 def _is_array(value: object) -> bool:
@@ -315,17 +299,17 @@ def _arc_data(edges: _Edges, features: str | None, label: str | None) -> dict[st
     """Data of edges, and their weights, as arguments of :func:`import_arrays`."""
     where = "the graph"
     wanted = [
-        *chosen(edges.names, label, "arc_label", where),
-        *chosen(edges.names, features, "arc_features", where, edges.weights),
+        *arc_columns.chosen(edges.names, label, "arc_label", where),
+        *arc_columns.chosen(edges.names, features, "arc_features", where, edges.weights),
     ]
     free = [name for name in edges.weights if name in edges.names and name not in wanted]
     weights = edges.get(free[0]) if free else None
     if edges.known:
-        unasked = (*FEATURES, *LABELS, *MASK_FIELDS)
+        unasked = (*arc_columns.FEATURES, *arc_columns.LABELS, *npz.MASK_FIELDS)
         wanted += [name for name in unasked if name in edges.names and name not in free[:1]]
     got = {name: edges.get(name) for name in dict.fromkeys(wanted)}
     arrays = {name: array for name, array in got.items() if array is not None}
-    table, _, _ = pick(arrays, None, features, label, where)
+    table, _, _ = arc_columns.pick(arrays, None, features, label, where)
     found = dict(table.columns)
     labels = found.pop("labels", None)
     if labels is not None and table.names is not None:
@@ -384,7 +368,7 @@ def _listed(
         "edges": _Edges(names, column),
     }  # fmt: skip
     return found | _vertex_data({name: _column(attribute(name), name, "vertices")
-                                 for name in ("x", "y", *MASK_FIELDS)})  # fmt: skip
+                                 for name in ("x", "y", *npz.MASK_FIELDS)})  # fmt: skip
 
 
 def _ids(vertices: list[object]) -> np.ndarray | None:
@@ -416,19 +400,19 @@ def _column(values: list[object], name: str, of: str) -> np.ndarray | None:
 def _pyg(data: Any) -> dict[str, object]:
     fields = dict(data.to_dict()) if hasattr(data, "to_dict") else {}
     arrays = {name: host_array(value) for name, value in fields.items() if _is_array(value)}
-    dense, n = with_dense(arrays, "the graph")
+    dense, n = npz.with_dense(arrays, "the graph")
     fields |= dense
     if "edge_index" not in fields:
         raise UserError(
             f"a {type(data).__name__} without an edge_index is no graph of one type of vertices"
         )
-    wanted = ("x", "y", *MASK_FIELDS)
+    wanted = ("x", "y", *npz.MASK_FIELDS)
     count = host_array(fields["edge_index"]).shape[1:]
     of_edges = {
         key: host_array(values) for key, values in fields.items()
         if key.startswith("edge_") and key != "edge_index" and values is not None
     }  # fmt: skip
-    weights = [name for name in [weights_name(of_edges)] if name is not None]
+    weights = [name for name in [npz.weights_name(of_edges)] if name is not None]
     names = [key for key, a in of_edges.items() if key in weights or a.shape[:1] == count]
     return {
         "edges": _Edges(names, of_edges.get, weights),
@@ -446,17 +430,18 @@ def _dgl(graph: Any) -> dict[str, object]:
         ),
         "edge_index": np.stack([host_array(source), host_array(target)]),
         "n": int(graph.num_nodes()),
-    } | _vertex_data({name: named.get(name) for name in ("x", "y", *MASK_FIELDS)})
+    } | _vertex_data({name: named.get(name) for name in ("x", "y", *npz.MASK_FIELDS)})
 
 
 def _pandas(frame: Any) -> dict[str, object]:
     names = [str(name) for name in frame.columns]
-    places = named_roles(names)
-    if places is None:
+    roles = arc_roles(names)
+    if roles is None:
         raise UserError(
             f"the data frame has the columns {', '.join(names)}: it is not clear which are arcs",
             "call them source, target and, if there is one, weight",
         )
+    places = list(roles.values())
     source, target = (frame.iloc[:, place].to_numpy() for place in places[:2])
     lacking = frame.iloc[:, list(places[:2])].isna().to_numpy().any(axis=1)
     if lacking.any():
@@ -488,10 +473,10 @@ def _pandas(frame: Any) -> dict[str, object]:
 def _vertex_data(fields: Mapping[str, object]) -> dict[str, object]:
     """Features, classes or targets, and masks, as arguments of :func:`import_arrays`."""
     masks = {name.removesuffix("_mask"): host_array(fields[name]).astype(bool)
-             for name in MASK_FIELDS if fields.get(name) is not None}  # fmt: skip
+             for name in npz.MASK_FIELDS if fields.get(name) is not None}  # fmt: skip
     found: dict[str, object] = {"features": fields.get("x"), "masks": masks or None}
     if fields.get("y") is not None:
-        kind, values = labels_or_targets(host_array(fields["y"]))
+        kind, values = classes_or_targets(host_array(fields["y"]))
         found[kind] = values
     return found
 

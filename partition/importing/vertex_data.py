@@ -1,13 +1,14 @@
-"""Masks that are drawn at random: which of the labelled vertices train, validate and test."""
+"""Data of vertices: files with a row for each, masks that are drawn, and random numbers."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -16,16 +17,15 @@ from partition.errors import UserError, check_name, unknown_name
 from partition.graph.graph import MASKS, UNLABELLED, Graph, known_rows
 from partition.graph.hashing import key, mixed
 from partition.importing.readers import LISTS
+from partition.importing.readers.arc_columns import is_binary
 from partition.importing.readers.classes import MAX_CLASSES, class_labels
 from partition.importing.readers.files import check_file, finite_features
+from partition.importing.readers.names import LABELS, TARGETS, mask_names
 from partition.importing.readers.numbering import check_ids, positions, shown_id
 from partition.importing.readers.vertex_tables import (
-    LABELS,
-    TARGETS,
     Rows,
     checked_targets,
     mask_files,
-    mask_names,
     read_features,
     read_ids,
     read_labels,
@@ -34,9 +34,13 @@ from partition.importing.readers.vertex_tables import (
 )
 from partition.resident import check_memory
 
-SHARES, PER_CLASS = "random", "per-class"
+File = str | os.PathLike[str]
+# Rows, and their name in messages.
+_Given = tuple[Rows, str]
+
+PER_CLASS = "per-class"
 SPLIT_EXAMPLES = "random:0.6,0.2,0.2 or per-class:20,500,1000"
-_AMOUNTS = {SHARES: r"[0-9]?\.?[0-9]{1,18}", PER_CLASS: r"[0-9]{1,10}"}
+_AMOUNTS = {"random": r"[0-9]?\.?[0-9]{1,18}", PER_CLASS: r"[0-9]{1,10}"}
 MAX_SPLITS = 10_000
 # Purposes of hashes: the order of all labelled vertices, or of those that per-class leaves.
 _ALL, _OTHERS = 1, 2
@@ -66,17 +70,35 @@ class RandomSplit:
     rule: str
     splits: int = 1
     seed: int = 0
-    kind: str = field(init=False, repr=False)
-    amounts: tuple[Fraction, ...] = field(init=False, repr=False)  # of each of MASKS
 
     def __post_init__(self) -> None:
-        kind, amounts = _parsed(self.rule)
-        object.__setattr__(self, "kind", kind)
-        object.__setattr__(self, "amounts", amounts)
+        kind, _, text = self.rule.partition(":")
+        fields = text.split(",")
+        pattern = _AMOUNTS.get(kind, "(?!)")
+        if len(fields) != len(MASKS) or not all(re.fullmatch(pattern, value) for value in fields):
+            raise UserError(
+                f"--split {self.rule!r} is not a rule for training, validation and test",
+                f"such as {SPLIT_EXAMPLES}",
+            )
+        if not self.amounts[0]:
+            raise UserError(f"--split {self.rule} leaves no vertex to train on")
+        if not self.per_class and sum(self.amounts) > 1:
+            raise UserError(
+                f"--split {self.rule}: the shares add up to {float(sum(self.amounts)):g}"
+            )
         if not 1 <= self.splits <= MAX_SPLITS:
             raise UserError(f"{self.splits} splits are not 1 to {MAX_SPLITS}")
-        if not 0 <= self.seed < 2**64:
-            raise UserError(f"seed {self.seed} is outside 0..2^64-1")
+        _check_seed(self.seed)
+
+    @property
+    def per_class(self) -> bool:
+        """Whether vertices to train on are counted in each class."""
+        return self.rule.startswith(PER_CLASS)
+
+    @cached_property
+    def amounts(self) -> tuple[Fraction, ...]:
+        """Shares, or numbers of vertices, of each of the masks."""
+        return tuple(map(Fraction, self.rule.partition(":")[2].split(",")))
 
     def facts(self) -> dict[str, object]:
         """The entry of the manifest on it."""
@@ -93,30 +115,25 @@ def draw_masks(graph: Graph, split: RandomSplit) -> dict[str, np.ndarray]:
     A UserError if the graph has no labels, no classes where the rule counts in each, or too few
     vertices with a label.
     """
-    known = known_rows(graph)
-    labels = None
-    if split.kind == PER_CLASS:
+    known, classes = known_rows(graph), None
+    if split.per_class:
         if not graph.classes:
             hint = "give --labels, or shares: --split random:0.6,0.2,0.2"
             raise UserError(f"--split {split.rule} needs a graph with classes", hint)
-        labels = np.asarray(graph.labels)
-        known = labels != UNLABELLED
+        known = np.asarray(graph.labels) != UNLABELLED
+        classes = np.asarray(graph.labels)[known]
     if known is None:
         hint = "give --labels or --targets too"
         raise UserError(f"--split {split.rule} needs a graph with labels", hint)
-    vertices = np.flatnonzero(known)
-    places = np.arange(graph.n)  # among the ids in increasing order
+    vertices, places = np.flatnonzero(known), np.arange(graph.n)  # among the ids that increase
     if graph.ids is not None:
         places[np.argsort(graph.ids)] = np.arange(graph.n)
-    numbers = places[vertices]
-    classes = None if labels is None else labels[vertices]
-
     names = [name for name, amount in zip(MASKS, split.amounts, strict=True) if amount]
     masks = {name: np.zeros((graph.n, split.splits), bool) for name in names}
     for column in range(split.splits):
-        drawn = dict(zip(MASKS, _drawn(split, column, numbers, classes), strict=True))
-        for name in names:
-            masks[name][vertices[drawn[name]], column] = True
+        drawn = dict(zip(MASKS, _drawn(split, column, places[vertices], classes), strict=True))
+        for name, mask in masks.items():
+            mask[vertices[drawn[name]], column] = True
     return {name: mask if split.splits > 1 else mask[:, 0] for name, mask in masks.items()}
 
 
@@ -131,7 +148,7 @@ def _drawn(
 
     order = shuffled(np.arange(len(numbers)), _ALL)
     if classes is None:
-        sizes = _shares(split, len(order))
+        sizes = _sizes(split, len(order))
     else:
         training = _first_of_each_class(classes[order], int(split.amounts[0]))
         # Their hashes say which classes are small: shuffled anew, by other ones.
@@ -146,7 +163,7 @@ def _drawn(
     return np.split(order, np.cumsum(sizes))[: len(MASKS)]
 
 
-def _shares(split: RandomSplit, n: int) -> list[int]:
+def _sizes(split: RandomSplit, n: int) -> list[int]:
     """The sizes of the masks from their shares of n vertices."""
     sizes = [int(share * n) for share in split.amounts]
     if sum(split.amounts) == 1:
@@ -170,25 +187,6 @@ def _first_of_each_class(classes: np.ndarray, count: int) -> np.ndarray:
     return first
 
 
-def _parsed(rule: str) -> tuple[str, tuple[Fraction, ...]]:
-    """Whether amounts are shares or counted in each class, and the amounts."""
-    kind, _, text = rule.partition(":")
-    fields = text.split(",")
-    if len(fields) != len(MASKS) or not all(
-        re.fullmatch(_AMOUNTS.get(kind, "(?!)"), value) for value in fields
-    ):
-        raise UserError(
-            f"--split {rule!r} is not a rule for training, validation and test",
-            f"such as {SPLIT_EXAMPLES}",
-        )
-    amounts = tuple(map(Fraction, fields))
-    if not amounts[0]:
-        raise UserError(f"--split {rule} leaves no vertex to train on")
-    if kind == SHARES and sum(amounts) > 1:
-        raise UserError(f"--split {rule}: the shares add up to {float(sum(amounts)):g}")
-    return kind, amounts
-
-
 SORTED = "sorted"
 
 
@@ -201,32 +199,27 @@ class Places:
     def __init__(
         self,
         graph: Graph,
-        ids: str | os.PathLike[str] | np.ndarray | None = None,
+        ids: File | np.ndarray | None = None,
         mask_numbers: str | None = None,
         source: Mapping[str, object] | None = None,
         comments: str | None = None,
     ) -> None:
-        self.source = source or {}
-        self.n = graph.n
-        self.ids = np.arange(graph.n) if graph.ids is None else np.asarray(graph.ids)
-        self.numbers = mask_numbers
-        self.consecutive = self.ids.dtype.kind == "i" and _consecutive(self.ids)
-        self.given = ids is not None
-        self.vertices: np.ndarray | None = None  # of each row; None: row i is of vertex i
-        if ids is None:
-            return
+        self.n, self._source, self._numbers = graph.n, source or {}, mask_numbers
+        self._ids = np.arange(graph.n) if graph.ids is None else np.asarray(graph.ids)
+        span = np.arange(graph.n) + (self._ids[0] if self._ids.dtype.kind == "i" else 0)
+        self._consecutive = self._ids.dtype.kind == "i" and bool((self._ids == span).all())
+        self._given = ids is not None
+        self._vertices: np.ndarray | None = None  # of each row; None: row i is of vertex i
         if isinstance(ids, np.ndarray):
             check_ids(ids, "ids")
-            self.vertices = self._found(ids, "ids")
-        elif str(ids) == SORTED and self.consecutive:
-            return
-        elif str(ids) == SORTED:
-            self.vertices = np.argsort(self.ids, kind="stable")
-        else:
-            text = self.ids.dtype.kind == "U"
-            self.vertices = self._found(read_ids(ids, text=text, comments=comments), str(ids))
-        if (self.vertices == np.arange(self.n)).all():
-            self.vertices = None
+            self._vertices = self._found(ids, "ids")
+        elif ids is not None and str(ids) != SORTED:
+            text = self._ids.dtype.kind == "U"
+            self._vertices = self._found(read_ids(ids, text=text, comments=comments), str(ids))
+        elif ids is not None and not self._consecutive:
+            self._vertices = np.argsort(self._ids, kind="stable")
+        if self._vertices is not None and (self._vertices == np.arange(self.n)).all():
+            self._vertices = None
 
     def of_vertices(self, rows: Rows, where: str, absent: float | None = None) -> np.ndarray:
         """The rows in the order of the vertices.
@@ -255,29 +248,29 @@ class Places:
 
         Of several splits, (n, splits) bool or 0 and 1.
         """
-        values = rows.values
+        values, binary = rows.values, is_binary(rows.values)
+        of_rows = replace(rows, values=values.astype(bool)) if binary else rows
         if values.ndim == 2 and values.dtype.kind in "biu" and rows.ids is None:
-            if not values.shape[1] or not ((values == 0) | (values == 1)).all():
+            if not values.shape[1] or not binary:
                 raise UserError(f"{where}: a mask of several splits holds bool, or 0 and 1")
-            found = self.of_vertices(Rows(values.astype(bool)), where)
+            found = self.of_vertices(of_rows, where)
             return found[:, 0] if found.shape[1] == 1 else found
         if values.ndim != 1 or values.dtype.kind not in ("biuU" if rows.ids is None else "biu"):
             raise UserError(
                 f"{where}: a mask is a vector of bool or of vertex numbers, "
                 f"not {values.dtype} {values.shape}"
             )
-        binary = values.dtype.kind in "iu" and bool(np.isin(values, (0, 1)).all())
+        if rows.ids is not None and not binary:
+            raise UserError(f"{where}: a mask with ids has true or false, 0 or 1 in each row")
         if values.dtype.kind == "b" or rows.ids is not None:
-            if values.dtype.kind != "b" and not binary:
-                raise UserError(f"{where}: a mask with ids has true or false, 0 or 1 in each row")
-            return self.of_vertices(Rows(values.astype(bool), rows.ids), where)
+            return self.of_vertices(of_rows, where)
         if binary and len(values) == self.n:
             if self.n <= 2 and len(np.unique(values)) == len(values):
                 raise UserError(
                     f"{where} may be a row for each vertex, or a list of vertices",
                     "save it as bool: mask.astype(bool)",
                 )
-            return self.of_vertices(Rows(values.astype(bool)), where)
+            return self.of_vertices(of_rows, where)
         listed, times = np.unique(values, return_counts=True)
         if len(listed) < len(values):
             twice = shown_id(listed[int(np.argmax(times > 1))])
@@ -293,31 +286,31 @@ class Places:
     def _of_rows(self, rows: Rows, where: str, partly: bool = False) -> np.ndarray | None:
         """The vertex of each row, None where row i is of vertex i."""
         if rows.ids is not None:
-            if self.given:
+            if self._given:
                 raise UserError(f"{where} has a column of ids, so --ids is not for it")
             return self._found(rows.ids, where, partly)
         if len(rows.values) != self.n:
+            turned = rows.values.shape[1:] == (self.n,)
             raise UserError(
                 f"{where} has {len(rows.values)} rows, the graph has {self.n} vertices",
-                f"rows are vertices: transpose its {rows.values.shape}"
-                if rows.values.shape[1:] == (self.n,)
-                else self._hint(),
+                f"rows are vertices: transpose its {rows.values.shape}" if turned else self._hint(),
             )
-        if not self.given and not self.consecutive:
+        if not self._given and not self._consecutive:
             raise UserError(
                 f"{where}: it is not clear which vertex a row is of, because the ids of the graph "
                 f"are not consecutive numbers ({self._sample()})",
                 "--ids FILE lists the ids of the rows; --ids sorted: rows follow increasing ids; a "
                 "table may have a column 'id'",
             )
-        return self.vertices
+        return self._vertices
 
     def _listed(self, numbers: np.ndarray, where: str) -> np.ndarray:
         """Vertices from a list of their numbers or ids."""
-        meaning = self.numbers
-        same = bool((self.ids[:1] == 0).all()) and self.consecutive and self.vertices is None
-        if numbers.dtype.kind == "U" or meaning == "ids" or (meaning is None and same):
-            place, there = positions(self.ids, self._of_one_kind(numbers, where))
+        first = bool((self._ids[:1] == 0).all())
+        same = first and self._consecutive and self._vertices is None
+        meaning = self._numbers or ("ids" if same else None)
+        if numbers.dtype.kind == "U" or meaning == "ids":
+            place, there = positions(self._ids, self._of_one_kind(numbers, where))
             if there.all():
                 return place
             outside = shown_id(numbers[int(np.argmin(there))])
@@ -330,11 +323,11 @@ class Places:
             )
         if len(numbers) and (int(numbers[0]) < 0 or int(numbers[-1]) >= self.n):
             raise UserError(f"{where} names a row outside 0..{self.n - 1}")
-        return numbers if self.vertices is None else self.vertices[numbers]
+        return numbers if self._vertices is None else self._vertices[numbers]
 
     def _found(self, ids: np.ndarray, where: str, partly: bool = False) -> np.ndarray:
         """The vertex of each id; a UserError unless every vertex is there, or ``partly`` some."""
-        place, there = positions(self.ids, self._of_one_kind(ids, where))
+        place, there = positions(self._ids, self._of_one_kind(ids, where))
         if not there.all():
             strange = shown_id(ids[int(np.argmin(there))])
             raise UserError(
@@ -344,7 +337,7 @@ class Places:
         if len(ids) != self.n and not partly:
             absent = np.ones(self.n, bool)
             absent[place] = False
-            first = shown_id(self.ids[int(np.argmax(absent))])
+            first = shown_id(self._ids[int(np.argmax(absent))])
             raise UserError(
                 f"{where} has {len(ids)} rows, the graph has {self.n} vertices; there is none for "
                 f"vertex {first}"
@@ -352,39 +345,31 @@ class Places:
         return place
 
     def _of_one_kind(self, ids: np.ndarray, where: str) -> np.ndarray:
-        if self.ids.dtype.kind == "U":
+        if self._ids.dtype.kind == "U":
             return ids.astype(str)
         if ids.dtype.kind == "U":
             raise UserError(f"{where}: the ids of the graph are integers, not {shown_id(ids[0])}")
         return ids
 
     def _sample(self) -> str:
-        shown = ", ".join(shown_id(value) for value in self.ids[:3])
+        shown = ", ".join(shown_id(value) for value in self._ids[:3])
         return f"{shown} …" if self.n > 3 else shown
 
     def _hint(self) -> str | None:
         """How a list of arcs is told its vertices, unless it was."""
-        if given := self.source.get("vertices"):
+        if given := self._source.get("vertices"):
             return f"--vertices {given} was given to import, which gives it {self.n:,} vertices"
-        if self.source.get("format", "edges") not in LISTS:
-            return None  # the file says how many there are
-        if self.source.get("ids_given"):
+        known = self._source.get("format", "edges") not in LISTS  # the file says how many there are
+        if known or self._source.get("ids_given"):
             return None
-        option = "--ids FILE" if self.ids.dtype.kind == "U" else "--vertices N or --ids FILE"
+        option = "--ids FILE" if self._ids.dtype.kind == "U" else "--vertices N or --ids FILE"
         return f"a list of arcs does not show vertices without arcs: import it with {option}"
-
-
-def _consecutive(ids: np.ndarray) -> bool:
-    return not len(ids) or bool((ids == np.arange(len(ids)) + ids[0]).all())
 
 
 FEATURE_STREAM, LABEL_STREAM = 1, 2
 MASK_NUMBERS = ("ids", "rows")
 ORTHOGONAL = "orthogonal:"  # features, of which columns are at right angles
 AT_ONCE = 1 << 16  # rows that are multiplied at once
-
-
-File = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
@@ -445,42 +430,39 @@ class VertexFiles:
         return self.features if in_features else self.labels
 
     @property
-    def sized(self) -> list[File]:
-        """Features and labels, which may be random."""
-        return [value for value in (self.features, self.labels) if value is not None]
+    def _rows(self) -> list[File]:
+        """The files with a row for each vertex, but for masks and ids."""
+        sized = [self.features, self.labels]
+        files = [value for value in sized if value is not None and random_size(value) is None]
+        return files if self.targets is None else [*files, self.targets]
 
     def check(self) -> None:
         """Refuse the mistakes that show before any file is read."""
-        _check_names(self.masks)
+        _check_masks_given(self.masks, self.split)
         column, table = self.label_column, self.of_labels
         if column is not None and (table is None or random_size(table) is not None):
             raise UserError(
                 f"--label-column {column} is a column of a file, and there is none",
                 "give the file as --labels, or as --features, whose other columns are the features",
             )
-        generator(self.seed, FEATURE_STREAM)
+        _check_seed(self.seed)
         if str(self.labels).startswith(ORTHOGONAL):
             raise UserError(f"{self.labels!r}: classes are random:C, or in a file")
         if self.labels is not None and (random_size(self.labels) or 0) > MAX_CLASSES:
             raise UserError(f"{self.labels!r}: there can be at most {MAX_CLASSES} classes")
         if any(str(path).startswith("random:") for path in self.masks.values()):
             raise UserError("a mask is a file", "--split random:0.6,0.2,0.2 draws all three")
-        _check_drawn(self.masks, self.split)
         if self.mask_numbers is not None and self.mask_numbers not in MASK_NUMBERS:
             raise unknown_name("meaning of the numbers in masks", self.mask_numbers, MASK_NUMBERS)
         if self.mask_numbers is not None and not self.masks:
             raise UserError("--mask-numbers says how masks are read, but there is no mask")
-        files = [value for value in self.sized if random_size(value) is None]
-        files += [] if self.targets is None else [self.targets]
-        files += [file for path in self.masks.values() for file in mask_files(path)]
-        files += [] if self.ids is None or str(self.ids) == SORTED else [self.ids]
-        for file in files:
+        files = [*self._rows, *(file for path in self.masks.values() for file in mask_files(path))]
+        for file in files + ([] if self.ids is None or str(self.ids) == SORTED else [self.ids]):
             check_file(file)
 
     def check_ids_are_used(self) -> None:
         """A UserError if there are ids of rows, but no file with rows."""
-        rows = self.masks or self.targets is not None or not all(map(random_size, self.sized))
-        if self.ids is not None and not rows:
+        if self.ids is not None and not (self.masks or self._rows):
             raise UserError(
                 "--ids says which vertex the rows of files are of, but there is no file",
                 "give --features, --labels, --targets or a mask",
@@ -527,40 +509,35 @@ def attach(
     files.check()
     features, labels, seed = files.features, files.of_labels, files.seed
     given: dict[str, _Given] = {}
-    if features is not None:
-        if width := random_size(features):
-            check_memory(4 * graph.n * width, f"{graph.n} x {width} random features")
-            rng = generator(seed, FEATURE_STREAM)
-            rows = rng.standard_normal((graph.n, width), dtype=np.float32)
-            if str(features).startswith(ORTHOGONAL):
-                make_orthogonal(rows)
-            graph = replace(graph, features=rows)
-        else:
-            read = read_features(features, _others(files), files.comments)
-            given["features"] = read, str(features)
-    if labels is not None:
-        if classes := random_size(labels):
-            drawn = generator(seed, LABEL_STREAM).integers(classes, size=graph.n, dtype=np.int32)
-            graph = replace(graph, labels=drawn, class_names=None)
-        else:
-            read = read_labels(labels, files.label_column, files.comments)
-            classes_of = read.values, str(labels)
-            numbers, names = class_labels(*classes_of, missing=files.missing_labels, report=report)
-            given["labels"] = replace(read, values=numbers), str(labels)
-            graph = replace(graph, class_names=names)
+    if features is not None and (width := random_size(features)):
+        check_memory(4 * graph.n * width, f"{graph.n} x {width} random features")
+        rng = generator(seed, FEATURE_STREAM)
+        rows = rng.standard_normal((graph.n, width), dtype=np.float32)
+        if str(features).startswith(ORTHOGONAL):
+            make_orthogonal(rows)
+        graph = replace(graph, features=rows)
+    elif features is not None:
+        read = read_features(features, _others(files), files.comments)
+        given["features"] = read, str(features)
+    if labels is not None and (classes := random_size(labels)):
+        drawn = generator(seed, LABEL_STREAM).integers(classes, size=graph.n, dtype=np.int32)
+        graph = replace(graph, labels=drawn, class_names=None)
+    elif labels is not None:
+        given["labels"] = read_labels(labels, files.label_column, files.comments), str(labels)
     if files.targets is not None:
         given["targets"] = read_targets(files.targets, files.comments), str(files.targets)
-    of_masks = {
+    masks = {
         name: [(read_mask(file, name, files.comments), str(file)) for file in mask_files(path)]
         for name, path in files.masks.items()
     }
-    for found, where in itertools.chain(given.values(), *of_masks.values()):
+    for found, where in itertools.chain(given.values(), *masks.values()):
         if found.note:
             report(found.note)
         if found.comments:
             report(f"{where}: {found.comments:,} lines are comments")
+    graph = _with_classes(graph, given, files.missing_labels, report)
     places = Places(graph, files.ids, files.mask_numbers, source, files.comments)
-    return _placed(graph, places, given, of_masks, files.split, files.masks)
+    return _placed(graph, places, given, masks, files.split, files.masks)
 
 
 def check_random(features: int | None, classes: int | None) -> None:
@@ -593,21 +570,18 @@ def attach_arrays(
     They are the arrays that :func:`attach` finds in files; messages call them x, y, targets and
     train_mask.
     """
-    masks = dict(masks or {})
-    _check_names(masks)
-    _check_drawn(masks, split)
+    _check_masks_given(masks or {}, split)
     given: dict[str, _Given] = {}
     if features is not None:
         given["features"] = Rows(finite_features(features, "x")), "x"
     if labels is not None:
-        numbers, names = class_labels(labels, "y", missing=missing_labels, report=report)
-        given["labels"] = Rows(numbers), "y"
-        graph = replace(graph, class_names=names)
+        given["labels"] = Rows(labels), "y"
     if targets is not None:
         given["targets"] = Rows(checked_targets(targets, "targets")), "targets"
-    of_masks = {name: [(Rows(mask), f"{name}_mask")] for name, mask in masks.items()}
-    unnamed = replace(graph, ids=None)  # row i is of vertex i, whatever that is called
-    placed = _placed(unnamed, Places(unnamed, None, None), given, of_masks, split, {})
+    of_masks = {name: [(Rows(mask), f"{name}_mask")] for name, mask in (masks or {}).items()}
+    # Row i is of vertex i, whatever that is called.
+    unnamed = _with_classes(replace(graph, ids=None), given, missing_labels, report)
+    placed = _placed(unnamed, Places(unnamed), given, of_masks, split, {})
     return replace(placed, ids=graph.ids)
 
 
@@ -623,8 +597,19 @@ def _others(files: VertexFiles) -> set[str]:
     return found.union(*(mask_names(name) for name, path in masks if str(path) == table))
 
 
-# Rows, and their name in messages.
-_Given = tuple[Rows, str]
+def _with_classes(
+    graph: Graph,
+    given: dict[str, _Given],
+    missing: Sequence[str],
+    report: Callable[[str], None],
+) -> Graph:
+    """The graph with the names of classes; labels that are ``given`` become their numbers."""
+    if "labels" not in given:
+        return graph
+    rows, where = given["labels"]
+    numbers, names = class_labels(rows.values, where, missing=missing, report=report)
+    given["labels"] = replace(rows, values=numbers), where
+    return replace(graph, class_names=names)
 
 
 def _placed(
@@ -661,14 +646,11 @@ def _mask_of(places: Places, pieces: list[_Given]) -> np.ndarray:
     return np.stack(found, axis=1)
 
 
-def _check_drawn(masks: Mapping[str, object], split: RandomSplit | None) -> None:
-    if masks and split is not None:
-        raise UserError("--split draws all masks, and so does not go with files of masks")
-
-
-def _check_names(masks: Iterable[str]) -> None:
+def _check_masks_given(masks: Mapping[str, object], split: RandomSplit | None) -> None:
     for name in masks:
         check_name("mask", name, MASKS)
+    if masks and split is not None:
+        raise UserError("--split draws all masks, and so does not go with files of masks")
 
 
 def _check_masks(graph: Graph, files: Mapping[str, File]) -> None:
@@ -679,33 +661,35 @@ def _check_masks(graph: Graph, files: Mapping[str, File]) -> None:
         counts = ", ".join(f"{name} {width}" for name, width in widths.items())
         raise UserError(f"the masks have different numbers of splits: {counts}")
     for name, mask in graph.masks.items():
-        where = f"{files[name]}: the " if name in files else "the "
+        where = f"{files[name]}: the {name}" if name in files else f"the {name}"
         if known is None:
             hint = "give --labels or --targets too"
-            raise UserError(f"{where}{name} mask needs a graph with labels", hint)
+            raise UserError(f"{where} mask needs a graph with labels", hint)
         lacking = (mask if mask.ndim == 1 else mask.any(axis=1)) & ~known
         if lacking.any():
             vertex = int(np.argmax(lacking))
-            raise UserError(f"{where}{name} mask has vertex {vertex}, which has no label")
-    names = [name for name in MASKS if name in graph.masks]
-    for i, name in enumerate(names):
-        for other in names[:i]:
-            one, two = (np.atleast_2d(graph.masks[key].T) for key in (name, other))
-            both = one & two  # (splits, n)
-            if both.any():
-                split = int(np.argmax(both.any(axis=1)))
-                of = f" of split {split}" if len(both) > 1 else ""
-                raise UserError(
-                    f"the {other} mask and the {name} mask{of} have {int(both[split].sum())} "
-                    f"vertices in common, the first is {int(np.argmax(both[split]))}",
-                    "accuracy on training vertices does not show that on others",
-                )
+            raise UserError(f"{where} mask has vertex {vertex}, which has no label")
+    for other, name in itertools.combinations([m for m in MASKS if m in graph.masks], 2):
+        one, two = (np.atleast_2d(graph.masks[key].T) for key in (name, other))
+        both = one & two  # (splits, n)
+        if both.any():
+            split = int(np.argmax(both.any(axis=1)))
+            of = f" of split {split}" if len(both) > 1 else ""
+            raise UserError(
+                f"the {other} mask and the {name} mask{of} have {int(both[split].sum())} "
+                f"vertices in common, the first is {int(np.argmax(both[split]))}",
+                "accuracy on training vertices does not show that on others",
+            )
+
+
+def _check_seed(seed: int) -> None:
+    if not 0 <= seed < 2**64:
+        raise UserError(f"seed {seed} is outside 0..2^64-1")
 
 
 def generator(seed: int, stream: int) -> np.random.Generator:
     """The random numbers of one purpose: each ``stream`` of a seed is independent of the others."""
-    if not 0 <= seed < 2**64:
-        raise UserError(f"seed {seed} is outside 0..2^64-1")
+    _check_seed(seed)
     return np.random.Generator(np.random.Philox(key=np.array([seed, stream], np.uint64)))
 
 

@@ -35,7 +35,7 @@ from partition import records
 from partition.graph.store import open_graph
 from partition.importing import datasets, on_disk, readers
 from partition.importing.assemble import build_graph, import_graph
-from partition.importing.readers import files, parquet_tables, sizes
+from partition.importing.readers import files, parquet, sizes
 from partition.importing.readers.reading import open_stream, read_source
 from partition.importing.readers.source import Layout, Reading
 from partition.importing.readers.vertex_tables import read_features, read_labels
@@ -626,7 +626,7 @@ def test_what_is_unclear_or_damaged_is_refused(tmp_path, monkeypatch):
     assert read_features(lists).values.tolist() == [[1, 2], [3, 4]]
     for column, told in (([[1.0], [1.0, 2.0]], "different lengths"), (["a"], "'x' holds no numb")):
         refuses(told, read_features, table_of(tmp_path / "x.parquet", x=column))
-    monkeypatch.setattr(parquet_tables, "FREE_ARCHIVE", 1 << 10)
+    monkeypatch.setattr(parquet, "FREE_ARCHIVE", 1 << 10)
     table_of(tmp_path / "e.parquet", source=np.zeros(1 << 17, int), target=np.zeros(1 << 17, int))
     refuses("unpacks to more than 200 times its size", read_source, tmp_path / "e.parquet")
 

@@ -10,15 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from partition.errors import UserError, unknown_name
-from partition.importing.readers.files import (
-    ZIP,
-    check_file,
-    content_name,
-    holds_arrays,
-    open_unpacked,
-    packing_of,
-    read_errors,
-)
+from partition.importing.readers import files
 from partition.importing.readers.sizes import BANNER, HYPERGRAPH, refuse_sizes
 from partition.importing.readers.source import Layout
 from partition.registry import Registry
@@ -64,7 +56,7 @@ OF_ARCS = ("arc_features", "arc_label")
 FORMATS = {
     "mtx": Format("matrix_market:read", (".mtx",), options=("arc_features",), packed=True),
     "edges": Format(
-        "columns:stream",
+        "arc_lists:stream",
         (".txt", ".edges", ".edgelist", ".el", ".tsv", ".csv"),
         options=("columns", "header", "comments", "string_ids", "vertices", "ids", *OF_ARCS),
         packed=True,
@@ -75,7 +67,7 @@ FORMATS = {
     "node-link": Format("networkx_files:read", (".json",), options=OF_ARCS, packed=True),
     "planetoid": Format("planetoid:read", single=False),
     "npz": Format("npz:read", (".npz",), options=OF_ARCS),
-    "npy": Format("edge_index:stream", (".npy",), options=("vertices", "ids")),
+    "npy": Format("arc_lists:stream_array", (".npy",), options=("vertices", "ids")),
     "ogb-hetero": Format("ogb:read_hetero", inside=(f"raw/{TRIPLETS}",), single=False),
     "ogb": Format("ogb:stream", inside=tuple(f"raw/{n}" for n in OGB_FILES), single=False),
     "pyg": Format(
@@ -83,7 +75,7 @@ FORMATS = {
     ),
     "dgl": Format("dgl_bin:read", (".bin",), options=OF_ARCS),
     "parquet": Format(
-        "parquet:stream",
+        "arc_lists:stream_parquet",
         (".parquet",),
         options=("columns", "string_ids", "vertices", "ids", *OF_ARCS),
     ),
@@ -105,7 +97,7 @@ READERS = Registry(
     {name: f"partition.importing.readers.{form.reader}" for name, form in FORMATS.items()},
 )
 # Formats that are read a piece at a time, for graphs larger than memory.
-STREAMS = [name for name, form in FORMATS.items() if form.reader.endswith(":stream")]
+STREAMS = [name for name, form in FORMATS.items() if ":stream" in form.reader]
 # Formats that do not say how many vertices there are.
 LISTS = [name for name, form in FORMATS.items() if "vertices" in form.options]
 # Formats of which several read the pieces together.
@@ -130,11 +122,16 @@ def checked_format(path: Path, format: str, layout: Layout) -> str:
     elif format not in FORMATS:
         raise unknown_name(READERS.kind, format, ["auto", *FORMATS])
     elif FORMATS[format].single:
-        check_file(path)
+        files.check_file(path)
     if format in LISTS and RELATION in (layout.columns or "").split(","):
         format = "triples"
-    if FORMATS[format].single and format not in ARCHIVES:
-        _check_packing(path, format)
+    if FORMATS[format].single and not FORMATS[format].packed and format not in ARCHIVES:
+        with files.read_errors(path):
+            packing = files.packing_of(path)
+        if packing is not None:
+            raise UserError(
+                f"{path} is {packing}: the format {format} is read unpacked", "unpack it"
+            )
     if format == "edges" and layout.columns is None and layout.header is None:
         refuse_sizes(path)
     for option in fields(layout):
@@ -142,7 +139,7 @@ def checked_format(path: Path, format: str, layout: Layout) -> str:
         # Files of features may list ids in any order and have comments, whatever the arcs are in.
         if (
             given
-            and option.name not in ("ids", "comments")
+            and option.name not in ("ids", "comments", "types")
             and option.name not in FORMATS[format].options
         ):
             takes = ", ".join(name for name in FORMATS if option.name in FORMATS[name].options)
@@ -168,14 +165,14 @@ def guess_format(path: Path) -> str:
             "prefix of its files, such as DIR/ind.cora"
         )
         raise UserError(f"{path} is a folder, not a graph file", hint)
-    check_file(path)
-    with read_errors(path):
-        packing = packing_of(path)
+    files.check_file(path)
+    with files.read_errors(path):
+        packing = files.packing_of(path)
         name, begin = path.name, b""
-        arrays = packing == ZIP and holds_arrays(path)
+        arrays = packing == files.ZIP and files.holds_arrays(path)
         if not arrays:
-            name = content_name(path)
-            with open_unpacked(path) as file:
+            name = files.content_name(path)
+            with files.open_unpacked(path) as file:
                 begin = file.read(1 << 12)
     if BANNER.match(begin):
         return "mtx"
@@ -189,11 +186,3 @@ def guess_format(path: Path) -> str:
         return "edges"
     known = ", ".join(FORMATS)
     raise UserError(f"cannot tell the format of {path} by its name", f"give --format: {known}")
-
-
-def _check_packing(path: Path, format: str) -> None:
-    """A UserError for a packed file of a format that is read from plain files only."""
-    with read_errors(path):
-        packing = packing_of(path)
-    if packing is not None and not FORMATS[format].packed:
-        raise UserError(f"{path} is {packing}: the format {format} is read unpacked", "unpack it")

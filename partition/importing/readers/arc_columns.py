@@ -1,4 +1,4 @@
-"""Which columns of a file are data of its arcs: features, labels and masks."""
+"""Arrays of arcs: their ends, and which others are features, labels, masks and weights."""
 
 from __future__ import annotations
 
@@ -45,6 +45,25 @@ class ArcTable:
 NO_DATA = ArcTable()
 
 
+def ends_of(array: np.ndarray, where: str, shapes: str) -> tuple[np.ndarray, np.ndarray]:
+    """Sources and targets, (E,) int64 each, of a (2, E) array of integers.
+
+    A UserError if it is none, which says that ``shapes`` are accepted.
+    """
+    if array.ndim != 2 or array.dtype.kind not in "iu" or len(array) != 2:
+        square = array.ndim == 2 and 2 < array.shape[0] == array.shape[1]
+        raise UserError(
+            f"{where} holds {array.dtype} {array.shape}, not integers in the shape {shapes}",
+            "a matrix of adjacency is read from scipy.sparse.save_npz(FILE, csr_array(matrix))"
+            if square
+            else None,
+        )
+    if array.dtype == np.uint64 and array.size and array.max() >= 2**63:
+        raise UserError(f"{where} holds {array.max()}, which is beyond 63 bits")
+    source, target = (np.ascontiguousarray(row, np.int64) for row in array)
+    return source, target
+
+
 def chosen(
     names: Sequence[str], wanted: str | None, what: str, where: object, others: Sequence[str] = ()
 ) -> list[str]:
@@ -52,17 +71,14 @@ def chosen(
 
     Patterns leave ``others`` out. A UserError if a name or a pattern fits no column.
     """
-    found: list[str] = []
-    for word in [] if wanted is None else wanted.split(","):
-        word = word.strip()
-        if word in names:
-            fitting = [word]
-        else:
-            fitting = [name for name in names if fnmatchcase(name, word) and name not in others]
+    found: dict[str, None] = {}
+    for word in [] if wanted is None else map(str.strip, wanted.split(",")):
+        fitting = [name for name in names if fnmatchcase(name, word) and name not in others]
+        fitting = [word] if word in names else fitting
         if not fitting:
             raise unknown_name(f"column of {where} for {what}", word, names)
-        found += [name for name in fitting if name not in found]
-    return found
+        found |= dict.fromkeys(fitting)
+    return list(found)
 
 
 def pick(
@@ -78,8 +94,8 @@ def pick(
     are taken. Weights that are asked for as a feature, by the name ``weight``, are no weights.
     """
     known = dict(arrays)
-    if weights is not None and WEIGHT not in known:
-        known[WEIGHT] = weights
+    if weights is not None:
+        known.setdefault(WEIGHT, weights)
     masks = {name: known.pop(f"{name}_mask") for name in MASKS if f"{name}_mask" in known}
     of_labels = chosen(list(known), label, "--arc-label", where)
     if label is None:
@@ -89,16 +105,14 @@ def pick(
         of_features = [name for name in FEATURES if name in known][:1]
     if both := set(of_labels) & set(of_features):
         raise UserError(f"{where}: {min(both)} cannot be a label and a feature of arcs")
-    found, said = dict(masks), {name: f"{where}: {name}_mask" for name in masks}
-    for name, chosen_ones in (("features", of_features), ("labels", of_labels)):
-        if chosen_ones:
-            parts = [known[each] for each in chosen_ones]
-            found[name] = parts[0] if len(parts) == 1 else np.column_stack(parts)
-            said[name] = f"{where}: {chosen_ones[0]}"
-    if WEIGHT in of_features:
-        weights = None
+    found, called = dict(masks), {name: f"{where}: {name}_mask" for name in masks}
+    for name, parts in (("features", of_features), ("labels", of_labels)):
+        if parts:
+            found[name] = _side_by_side([known[each] for each in parts])
+            called[name] = f"{where}: {parts[0]}"
     read = {*of_features, *of_labels, *(f"{name}_mask" for name in masks)}
-    return arc_table(found, said), weights, [name for name in arrays if name not in read]
+    left = [name for name in arrays if name not in read]
+    return arc_table(found, called), None if WEIGHT in of_features else weights, left
 
 
 def arc_table(arrays: Mapping[str, np.ndarray], where: Mapping[str, str]) -> ArcTable:
@@ -113,31 +127,37 @@ def arc_table(arrays: Mapping[str, np.ndarray], where: Mapping[str, str]) -> Arc
             columns[name] = finite_features(wide, where[name], "arc")
         else:
             check_name("mask", name, MASKS)
-            columns[name] = checked_mask(array, where[name])
+            if array.ndim != 1 or not is_binary(array):
+                raise UserError(
+                    f"{where[name]}: a mask of arcs has true or false for each arc, not "
+                    f"{array.dtype} {array.shape}"
+                )
+            columns[name] = array.astype(bool)
     return ArcTable(columns, names)
 
 
 def piece_of(
-    features: Sequence[np.ndarray], labels: Sequence[Any], where: str, before: int
+    features: Sequence[np.ndarray | pa.Array],
+    labels: Sequence[np.ndarray | pa.Array],
+    where: str,
+    before: int,
 ) -> dict[str, Any]:
-    """Columns of some arcs, after ``before`` others, as data: numbers, or an Arrow array of texts.
+    """Columns of some arcs, after ``before`` others, as data.
 
-    Features are (m,) or (m, d) numbers each; texts may also be an array of NumPy.
+    Features are (m,) or (m, d) numbers each. Labels are numbers, or one Arrow array of texts.
     """
     data: dict[str, Any] = {}
     if features:
-        if wrong := [str(column.dtype) for column in features if column.dtype.kind not in "biuf"]:
+        kinds = [str(getattr(column, "dtype", "texts")) for column in features]
+        if wrong := [kind for kind in kinds if np.dtype(kind).kind not in "biuf"]:
             raise UserError(f"{where}: features of arcs are numbers, not {wrong[0]}")
         at = f"{where}, from arc {before} on" if before else where
         rows = [column if column.ndim == 2 else column.reshape(-1, 1) for column in features]
         data["features"] = finite_features(np.concatenate(rows, axis=1), at, "arc")
-    if labels and isinstance(labels[0], np.ndarray) and labels[0].dtype.kind == "U":
-        labels = [pa.array(labels[0].tolist(), pa.string()), *labels[1:]]
-    if labels and not isinstance(labels[0], np.ndarray):
+    if labels and isinstance(labels[0], pa.Array):
         data["labels"] = labels[0]
     elif labels:
-        values = labels[0] if len(labels) == 1 else np.column_stack(labels)
-        data["labels"], _ = checked_labels(values, where)
+        data["labels"], _ = checked_labels(_side_by_side(labels), where)
     return data
 
 
@@ -177,11 +197,19 @@ def text_places(column: np.ndarray | pa.Array, texts: dict[str, int]) -> np.ndar
     return np.array(known, np.int64)[coded.indices.to_numpy()]
 
 
-def checked_mask(mask: np.ndarray, where: str) -> np.ndarray:
-    """(E,) bool out of bool, or 0 and 1."""
-    binary = mask.dtype.kind == "b" or (mask.dtype.kind in "iu" and np.isin(mask, (0, 1)).all())
-    if mask.ndim != 1 or not binary:
-        raise UserError(
-            f"{where}: a mask of arcs has true or false for each arc, not {mask.dtype} {mask.shape}"
-        )
-    return mask.astype(bool)
+def ids_array(column: np.ndarray | pa.Array) -> np.ndarray:
+    """Texts of Arrow as an array of NumPy; other columns as they are."""
+    if isinstance(column, np.ndarray):
+        return column
+    coded = column.dictionary_encode()
+    distinct = np.array(coded.dictionary.to_pylist(), str)
+    return distinct[coded.indices.to_numpy()]
+
+
+def is_binary(values: np.ndarray) -> bool:
+    """Whether values are those of a mask: bool, or 0 and 1."""
+    return values.dtype.kind in "biuf" and bool(((values == 0) | (values == 1)).all())
+
+
+def _side_by_side(columns: Sequence[np.ndarray]) -> np.ndarray:
+    return columns[0] if len(columns) == 1 else np.column_stack(columns)

@@ -21,6 +21,22 @@ NOTHING = ("", "-1", "-1.0")
 NAN = ("nan", "NaN")
 
 
+def classes_or_targets(values: np.ndarray, whole: bool = False) -> tuple[str, np.ndarray]:
+    """("labels", (n,)) if the values are classes, otherwise ("targets", values).
+
+    Classes are integers, bool or texts in one column; and fractions that are ``whole`` numbers,
+    if they may be, of which NaN becomes −1.
+    """
+    column = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+    if column.ndim == 1 and column.dtype.kind in "biuUS":
+        return "labels", column.astype(np.int8) if column.dtype.kind == "b" else column
+    if whole and column.ndim == 1:
+        known = ~np.isnan(column)
+        if (column[known] == np.floor(column[known])).all():
+            return "labels", np.where(known, column, UNLABELLED).astype(np.int64)
+    return "targets", values
+
+
 def class_labels(
     labels: np.ndarray,
     where: str,
@@ -50,16 +66,13 @@ def class_labels(
         if not missing:
             _check_missing(labels, where, report)
         labels = _whole_numbers(labels, where)
-    if labels.dtype.kind == "U":
-        known = labels != ""
-    else:
-        known = labels != UNLABELLED if labels.dtype.kind == "i" else np.ones(len(labels), bool)
-        if (labels[known] < 0).any():
-            at = int(np.argmax(labels < UNLABELLED))
-            raise UserError(
-                f"{where}: label {labels[at]} of vertex {at} is outside -1, 0, 1, 2 …",
-                "-1 marks a vertex without a label",
-            )
+    known = labels != ("" if labels.dtype.kind == "U" else UNLABELLED)
+    if labels.dtype.kind == "i" and (labels[known] < 0).any():
+        at = int(np.argmax(labels < UNLABELLED))
+        raise UserError(
+            f"{where}: label {labels[at]} of vertex {at} is outside -1, 0, 1, 2 …",
+            "-1 marks a vertex without a label",
+        )
     classes, number = np.unique(labels[known], return_inverse=True)
     if len(classes) > MAX_CLASSES or len(classes) == len(number) > FEW_VERTICES:
         raise UserError(
@@ -68,28 +81,21 @@ def class_labels(
         )
     out = np.full(len(labels), UNLABELLED, np.int32)
     out[known] = number
-    return out, _names(classes, names)
-
-
-def _names(classes: np.ndarray, names: np.ndarray | None) -> tuple[str, ...] | None:
     if classes.dtype.kind == "U":
-        return tuple(classes.tolist())
+        return out, tuple(classes.tolist())
     if names is not None and names.ndim == 1 and len(classes) and classes[-1] < len(names):
-        chosen = names[classes]
-        return tuple(
-            name.decode("utf-8", "replace") if isinstance(name, bytes) else name
-            for name in chosen.tolist()
-        )
-    if (classes == np.arange(len(classes))).all():
-        return None
-    return tuple(map(str, classes.tolist()))
+        given = names[classes].tolist()
+        texts = (name.decode("utf-8", "replace") if type(name) is bytes else name for name in given)
+        return out, tuple(texts)
+    same = (classes == np.arange(len(classes))).all()
+    return out, None if same else tuple(map(str, classes.tolist()))
 
 
 def _check_missing(labels: np.ndarray, where: str, report: Callable[[str], None]) -> None:
     """Refuse a word for a missing value among numbers, and report it among other texts."""
     words = np.unique(labels[labels != ""]).tolist()
     doubtful = [word for word in words if is_missing(word)]
-    others = [word for word in words if word not in doubtful]
+    others = [word for word in words if not is_missing(word)]
     if not doubtful:
         return
     word = quoted(doubtful[0])

@@ -25,16 +25,8 @@ import pyarrow as pa
 import scipy.sparse as sp
 from numpy.typing import DTypeLike
 
+from partition import records
 from partition.errors import DataWarning, UserError, shortened
-from partition.records import (
-    ARCHIVE_RATIO,
-    DEFLATE_RATIO,
-    FREE_ARCHIVE,
-    NPY_HEAD,
-    open_regular,
-    read_npy_header,
-    zip_errors,
-)
 from partition.resident import check_memory
 
 LARGEST_WHOLE = 1 << 24  # up to which float32 has every whole number
@@ -184,7 +176,7 @@ _NO_DATA = re.compile(r"(readme|licen[cs]e|\.|__macosx)|.*\.(md|html?|pdf|bib)$"
 
 def packing_of(path: Path) -> str | None:
     """How a file is packed, "compressed with gzip" or "a zip archive"; None: it is not."""
-    with open_regular(path) as file:
+    with records.open_regular(path) as file:
         return _packing(file.read(_BEGIN))
 
 
@@ -200,7 +192,11 @@ def open_unpacked(path: Path, *, ratio: int = TEXT_RATIO) -> IO[bytes]:
 
 def holds_arrays(path: Path) -> bool:
     """Whether a zip archive is an ``.npz``, or a file that torch wrote: read by other means."""
-    with zip_errors(path), open_regular(path) as file, zipfile.ZipFile(file) as archive:
+    with (
+        records.zip_errors(path),
+        records.open_regular(path) as file,
+        zipfile.ZipFile(file) as archive,
+    ):
         names = archive.namelist()
     return all(name.endswith(".npy") for name in names) or any(n.endswith(".pkl") for n in names)
 
@@ -220,7 +216,7 @@ def position_in(file: IO[bytes]) -> int:
 
 def content_limit(path: Path) -> int:
     """The most bytes that reading a plain or packed file can yield."""
-    ratio = 1 if packing_of(path) is None else DEFLATE_RATIO
+    ratio = 1 if packing_of(path) is None else records.DEFLATE_RATIO
     return path.stat().st_size * ratio
 
 
@@ -255,7 +251,7 @@ class _Content(io.RawIOBase):
 
 def _opened(path: Path, ratio: int, wanted: str | None = None) -> tuple[IO[bytes], str]:
     """The content of a file, and its name; of an archive the member ``wanted``."""
-    below = open_regular(path)
+    below = records.open_regular(path)
     file, name = below, path.name
     try:
         for _ in range(_LAYERS):
@@ -365,7 +361,7 @@ class Member:
         size = self.dtype.itemsize
         try:
             with (
-                open_regular(self.path) as file,
+                records.open_regular(self.path) as file,
                 zipfile.ZipFile(file) as archive,
                 archive.open(f"{self.name}.npy") as stream,
             ):
@@ -387,20 +383,20 @@ def find_member(path: Path, name: str) -> Member:
     order.
     """
     where = f"{path}: {name}"
-    with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+    with records.open_regular(path) as file, zipfile.ZipFile(file) as archive:
         try:
             entry = archive.getinfo(f"{name}.npy")
         except KeyError:
             raise UserError(f"{path} has no array {name}") from None
-        most = max(FREE_ARCHIVE, ARCHIVE_RATIO * os.fstat(file.fileno()).st_size)
+        most = max(records.FREE_ARCHIVE, records.ARCHIVE_RATIO * os.fstat(file.fileno()).st_size)
         if entry.file_size > most:
             raise UserError(
-                f"{path} unpacks to more than {ARCHIVE_RATIO} times its size",
+                f"{path} unpacks to more than {records.ARCHIVE_RATIO} times its size",
                 "if you trust it, write it again with numpy.savez",
             )
         with archive.open(entry) as stream:
-            head = stream.read(NPY_HEAD)
-        begin, shape, fortran, dtype = read_npy_header(head, entry.file_size, where, "biuf")
+            head = stream.read(records.NPY_HEAD)
+        begin, shape, fortran, dtype = records.read_npy_header(head, entry.file_size, where, "biuf")
     if fortran and len(shape) > 1:
         raise UserError(
             f"{where} is in Fortran's order, which is not read in pieces",

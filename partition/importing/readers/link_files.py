@@ -8,36 +8,20 @@ Ids are as in the files. Arrays of a mask are called "positives" (m, 2), "negati
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
 from partition.errors import UserError
 from partition.graph.graph import MASKS
 from partition.graph.relations import number_relations
-from partition.importing.readers import LISTS, READERS, RELATION, guess_format
-from partition.importing.readers.columns import (
-    Columns,
-    columns_of_types,
-    find_columns,
-    given_roles,
-    header_words,
-    refuse_doubt,
-    table_of_arcs,
-)
-from partition.importing.readers.edge_index import ends_of
-from partition.importing.readers.files import (
-    COMPRESSED,
-    check_file,
-    check_inside,
-    quoted,
-    read_errors,
-)
+from partition.importing.readers import LISTS, RELATION, files, guess_format
+from partition.importing.readers.arc_columns import ends_of, ids_array
+from partition.importing.readers.arc_lists import ArcList, find_arcs, given_roles
+from partition.importing.readers.names import MASK_OF
 from partition.importing.readers.numbering import number_vertices
-from partition.importing.readers.parquet_tables import column_names
 from partition.importing.readers.pyg import CACHES, CLASSES, attributes_of
 from partition.importing.readers.source import Layout, Reading, Source
 from partition.importing.readers.typed_tables import ENTITY, TypedSource, checked, grouped
@@ -48,11 +32,10 @@ from partition.tensor_files.pickles import Meant
 from partition.tensor_files.torch_zip import TorchFile, is_tensor, open_torch, read_old_torch
 
 Arrays = dict[str, np.ndarray]
-THEIRS = {"train": "train", "valid": "val", "val": "val", "test": "test"}  # their masks → ours
 TORCH = (".pt", ".pth")
 SUFFIXES = (
     *TORCH, ".npy", ".parquet",
-    *(text + packed for text in (".csv", ".tsv", ".txt") for packed in ("", *COMPRESSED)),
+    *(text + packed for text in (".csv", ".tsv", ".txt") for packed in ("", *files.COMPRESSED)),
 )  # fmt: skip
 MEANT = Meant(
     "pairs of vertices in a file of torch",
@@ -76,51 +59,40 @@ class PairList:
     ----------
     arrays : dict of str to array
         "positives" and so on: see above.
-    ends : tuple of str, optional
-        The types of vertices that the columns of a table are called as.
-    columns : Columns, optional
-        Those of a table in text, with the count of its comments.
+    listed : ArcList, optional
+        The table that they stand in, with the types that its columns are called as.
     """
 
     arrays: Arrays
-    ends: tuple[str, str] | None = None
-    columns: Columns | None = None
-
-    def check_first_line(self, path: Path) -> None:
-        """A UserError where the first line may be a header or a row."""
-        if self.columns is not None and self.columns.doubtful:
-            others = self.arrays["positives"][int(not self.columns.header) :]
-            refuse_doubt(path, self.columns, bool(np.isin(others, self.columns.doubtful).any()))
+    listed: ArcList | None = None
 
 
-def read_masks(
-    path: Path, layout: Layout, types: Sequence[str] = ()
-) -> tuple[dict[str, PairList], list[str]]:
+def read_masks(path: Path, layout: Layout) -> tuple[dict[str, PairList], list[str]]:
     """The arrays of all masks in one file or folder, and lines about what is not read.
 
     A folder holds ``train``, ``valid`` (or ``val``) and ``test``, each with one of the suffixes
-    that are known, or ``split_dict.pt``; or it has one such folder in ``split/``. ``layout``,
-    ``types``: as of :func:`read_list`.
+    that are known, or ``split_dict.pt``; or it has one such folder in ``split/``. ``layout`` as of
+    :func:`read_list`.
 
     A UserError if something is missing, damaged, or of a form that is not known.
     """
     if path.is_dir():
         inner = path / "split"
         if inner.is_dir():
-            return read_masks(_only_folder(inner), layout, types)
+            return read_masks(_only_folder(inner), layout)
         if (path / "split_dict.pt").is_file():
-            return read_masks(path / "split_dict.pt", layout, types)
+            return read_masks(path / "split_dict.pt", layout)
         found, unread = dict[str, PairList](), set[str]()
         for file in _files_of_masks(path):
-            mask = THEIRS[file.name.split(".")[0]]
+            mask = MASK_OF[file.name.split(".")[0]]
             if file.suffix in TORCH:
                 (arrays,), more = _torch(file, 1)
                 found[mask] = PairList(arrays)
                 unread |= more
             else:
-                found[mask] = read_list(file, layout, types)
+                found[mask] = read_list(file, layout)
         return found, _unread(path, unread)
-    check_file(path)
+    files.check_file(path)
     if path.suffix in TORCH:
         parts, unread = _torch(path, len(MASKS))
         return dict(zip(MASKS, map(PairList, parts), strict=True)), _unread(path, unread)
@@ -132,11 +104,11 @@ def read_masks(
     )
 
 
-def read_list(path: Path, layout: Layout, types: Sequence[str] = ()) -> PairList:
+def read_list(path: Path, layout: Layout) -> PairList:
     """The positives in a list of pairs, with relations if there is a column of them.
 
     Of a file of torch, which may hold a dict, all arrays of its mask. Of ``layout`` the columns,
-    the header, comments and ``string_ids`` are used; ``types`` are those of vertices.
+    the header, comments, types and ``string_ids`` are used.
     """
     if path.suffix in TORCH:
         return PairList(_torch(path, 1)[0][0])
@@ -146,50 +118,18 @@ def read_list(path: Path, layout: Layout, types: Sequence[str] = ()) -> PairList
             f"{path} has the format {format}, which is no list of pairs",
             f"lists of pairs are {', '.join(LISTS)} and .pt; --from takes an .npz of all masks",
         )
-    columns = layout.columns
     if format == "npy":
-        return PairList(_npy(path, columns))
-    names = None if columns is None else [name.strip() for name in columns.split(",")]
-    place = names.index(RELATION) if names is not None and RELATION in names else None
-    plain = _without_relation(columns)
-    layout = Layout(
-        columns=plain,
-        header=layout.header,
-        comments=layout.comments,
-        string_ids=layout.string_ids,
-    )
-    ends = None
-    if found := columns_of_types(path, layout, types):
-        layout, ends = found
-    try:
-        with read_errors(path):
-            words = [] if place is None else header_words(path, layout.comments)
-            if place is not None and 0 < len(words) <= place:
-                raise UserError(
-                    f"{path} has {len(words)} columns, --columns {layout.columns} names more"
-                )
-            if format == "edges":
-                return replace(_table(path, layout, place), ends=ends)
-            if place is not None:
-                layout = replace(layout, arc_label=column_names(path)[place])
-            stream = READERS.get(format)(path, layout, Reading(whole=True))
-            pieces = ((p.source, p.target, p.data.get("labels")) for p in stream.pieces)
-            return PairList(_joined(pieces), ends)
-    except UserError as error:  # it names the columns as the user did
-        if columns is None:
-            raise
-        said = error.message.replace(f"--columns {layout.columns}", f"--columns {columns}")
-        raise UserError(said, error.hint) from error
-
-
-def _without_relation(columns: str | None) -> str | None:
-    names = [] if columns is None else [name.strip() for name in columns.split(",")]
-    return ",".join("-" if name == RELATION else name for name in names) or None
+        return PairList(_npy(path, layout.columns))
+    with files.read_errors(path):
+        listed = find_arcs(path, layout, parquet=format == "parquet")
+        # A line that is no header has ids that somebody may look up.
+        certain = listed if listed.header else replace(listed, doubtful=())
+        return PairList(_joined(certain, {}), certain)
 
 
 def read_array(path: Path) -> np.ndarray:
     """An array of ids in an ``.npy``: candidates, a row for each positive."""
-    check_file(path)
+    files.check_file(path)
     return map_npy(path, kinds=NUMBERS + TEXTS)
 
 
@@ -267,7 +207,7 @@ def _rows_of_pairs(array: np.ndarray, where: str) -> np.ndarray:
 
 def _torch(path: Path, masks: int) -> tuple[list[Arrays], set[str]]:
     """The arrays of so many masks in a file of torch, and the names of those that are not read."""
-    check_file(path)
+    files.check_file(path)
     if not zipfile.is_zipfile(path):
         content = read_old_torch(path, CLASSES, MEANT, NAMES)
         return _parts(content, None, path, masks)
@@ -320,13 +260,13 @@ def _npz(path: Path) -> tuple[dict[str, PairList], list[str]]:
     unread = set()
     for name, array in read_npz(path, kinds=NUMBERS + TEXTS).items():
         mask, _, kind = name.partition("_")
-        if mask not in THEIRS or kind not in ("", "negatives", "candidates", "relations"):
+        if mask not in MASK_OF or kind not in ("", "negatives", "candidates", "relations"):
             unread.add(name)
             continue
         kind = kind or "positives"
         if kind in ("positives", "negatives"):
             array = _rows_of_pairs(array, f"{path}: {name}")
-        found[THEIRS[mask]][kind] = array
+        found[MASK_OF[mask]][kind] = array
     return {mask: PairList(arrays) for mask, arrays in found.items()}, _unread(path, unread)
 
 
@@ -335,62 +275,32 @@ def _npy(path: Path, columns: str | None) -> Arrays:
     array = map_npy(path, kinds=NUMBERS + TEXTS)
     if columns is None:
         return {"positives": _rows_of_pairs(array, str(path))}
-    names = [name.strip() for name in columns.split(",")]
-    places = given_roles(",".join("-" if name == RELATION else name for name in names))
-    if array.ndim != 2 or array.shape[1] != len(names):
+    roles, width = given_roles(columns), columns.count(",") + 1
+    if array.ndim != 2 or array.shape[1] != width:
         raise UserError(f"{path} has the shape {array.shape}, --columns {columns} names others")
-    found = {"positives": _rows_of_pairs(array[:, list(places[:2])], str(path))}
-    if RELATION in names:
-        found["relations"] = array[:, names.index(RELATION)]
-    return found
+    ends = [roles["source"], roles["target"]]
+    found = {"positives": _rows_of_pairs(array[:, ends], str(path))}
+    return found | ({"relations": array[:, roles[RELATION]]} if RELATION in roles else {})
 
 
-def _table(path: Path, layout: Layout, place: int | None) -> PairList:
-    """Pairs of a text file; ``place`` is the column with relations."""
-    columns = find_columns(path, layout)
-    if place is not None:
-        columns = replace(columns, data=columns.kind_of_labels(place))
-    ends = len(columns.places)
-    table = table_of_arcs(path, columns)
-    arrays = _joined(
-        (found[0], found[1], found[ends] if place is not None else None)
-        for found in table.pieces(lambda at: None)
-    )
-    found = PairList(arrays, columns=columns)
-    if columns.header:  # a line that is no header has ids that somebody may look up
-        found.check_first_line(path)
-    return found
-
-
-def _joined(pieces: Iterable[tuple[object, object, object | None]]) -> Arrays:
-    """Pieces of first ends, second ends and perhaps relations, as arrays."""
-    ends: tuple[list[np.ndarray], ...] = ([], [], [])
-    for piece in pieces:
-        for column, some in zip(ends, piece, strict=True):
-            if some is not None:
-                column.append(_as_array(some))
-    first, second, relations = (np.concatenate(c) if c else None for c in ends)
-    if first is None or second is None:
-        return {"positives": np.empty((0, 2), np.int64)}
+def _joined(listed: ArcList, notes: dict[str, object]) -> Arrays:
+    """All pairs of a table, and their relations if there is a column of them."""
+    pieces = list(listed.pieces(Reading(whole=True), notes))
+    columns = [[p.source for p in pieces], [p.target for p in pieces]]
+    first, second = (np.concatenate(list(map(ids_array, some))) for some in columns)
     found = {"positives": np.column_stack([first, second])}
-    return found if relations is None else found | {"relations": relations}
-
-
-def _as_array(column: object) -> np.ndarray:
-    if isinstance(column, pa.Array | pa.ChunkedArray):
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            return np.array(column.to_pylist(), str)
-        return column.to_numpy(zero_copy_only=False)
-    return np.asarray(column)
+    if RELATION in listed.roles:
+        found["relations"] = np.concatenate([ids_array(p.data[RELATION]) for p in pieces])
+    return found
 
 
 def _files_of_masks(folder: Path) -> list[Path]:
     found = [
         file
         for file in sorted(folder.iterdir())
-        if file.name.split(".")[0] in THEIRS and file.name.endswith(SUFFIXES)
+        if file.name.split(".")[0] in MASK_OF and file.name.endswith(SUFFIXES)
     ]
-    masks = [THEIRS[file.name.split(".")[0]] for file in found]
+    masks = [MASK_OF[file.name.split(".")[0]] for file in found]
     if sorted(masks) != sorted(MASKS):
         names = ", ".join(file.name for file in found) or "nothing"
         raise UserError(
@@ -409,7 +319,7 @@ def _only_folder(folder: Path) -> Path:
 
 
 def _unread(path: Path, names: set[str]) -> list[str]:
-    return [f"{path}: not read: {', '.join(map(quoted, sorted(names)))}"] if names else []
+    return [f"{path}: not read: {', '.join(map(files.quoted, sorted(names)))}"] if names else []
 
 
 def read_arrays(path: Path) -> TypedSource | None:
@@ -432,9 +342,9 @@ def read_arrays(path: Path) -> TypedSource | None:
     masks = {}
     for name in MASKS:
         if name in arrays:
-            check_inside(arrays[name], n, f"{path}, {name}")
+            files.check_inside(arrays[name], n, f"{path}, {name}")
             masks[name] = {ENTITY: np.isin(np.arange(n), arrays[name])}
-    found = grouped(arcs, number, list(map(str, given.tolist())), ENTITY)
+    found = grouped(arcs, number, list(map(str, given.tolist())))
     of_labels = {} if labels is None else {ENTITY: labels}
     return checked(replace(found, labels=of_labels, masks=masks), str(path))
 
@@ -445,8 +355,11 @@ def read_triples(path: Path, layout: Layout) -> TypedSource:
     ``layout.columns`` says where sources, relations and targets stand. A UserError if the file
     holds none, or an id is not among those announced.
     """
-    listed = read_list(path, layout)
-    found = listed.arrays
+    notes: dict[str, object] = {}
+    if (format := guess_format(path)) == "npy":
+        found = _npy(path, layout.columns)
+    else:
+        found = _joined(find_arcs(path, layout, parquet=format == "parquet"), notes)
     pairs, relation = found["positives"], found.get("relations")
     if relation is None or not len(pairs):
         raise UserError(f"{path} holds no triples")
@@ -464,8 +377,5 @@ def read_triples(path: Path, layout: Layout) -> TypedSource:
     if not called:
         given, number = np.unique(number, return_inverse=True)
         called = tuple(map(str, given.tolist()))
-    listed.check_first_line(path)
-    comments = 0 if listed.columns is None else listed.columns.comments.lines
-    notes = {"comments": comments} if comments else {}
-    arcs = Source(n, source, target, ids=ids, format="triples", notes=notes)
-    return grouped(arcs, number, called, ENTITY)
+    kept = {key: value for key, value in notes.items() if key == "comments"}
+    return grouped(Source(n, source, target, ids=ids, format="triples", notes=kept), number, called)

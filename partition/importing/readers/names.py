@@ -1,7 +1,7 @@
-"""Names of columns: which first line is a header, and which column has ids, sources or weights.
+"""Names of columns and arrays: which first line is a header, and what each column is.
 
-Every table in text is judged by these rules: lists of arcs, relations, triples, pairs, features,
-labels, masks, vertices of a type.
+Every table is judged by these rules: lists of arcs, relations, triples, pairs, features, labels,
+masks, vertices of a type.
 """
 
 from __future__ import annotations
@@ -10,17 +10,20 @@ import re
 from collections.abc import Container, Sequence
 
 from partition.errors import UserError
+from partition.graph.graph import MASKS
 
 # Names that columns have in the files of other programs, without capitals and signs.
-SOURCES = {
-    "source", "src", "from", "fromnodeid", "fromnode", "u", "head", "sourceid",
-    "node1", "id1", "v1", "vertex1", "user1", "entity1", "protein1", "gene1",
+ARC_ROLES = {
+    "source": {
+        "source", "src", "from", "fromnodeid", "fromnode", "u", "head", "sourceid",
+        "node1", "id1", "v1", "vertex1", "user1", "entity1", "protein1", "gene1",
+    },
+    "target": {
+        "target", "dst", "to", "tonodeid", "tonode", "v", "tail", "targetid", "dest",
+        "node2", "id2", "v2", "vertex2", "user2", "entity2", "protein2", "gene2",
+    },
+    "weight": {"weight", "weights", "w", "edgeweight"},
 }  # fmt: skip
-TARGETS = {
-    "target", "dst", "to", "tonodeid", "tonode", "v", "tail", "targetid", "dest",
-    "node2", "id2", "v2", "vertex2", "user2", "entity2", "protein2", "gene2",
-}  # fmt: skip
-WEIGHTS = {"weight", "weights", "w", "edgeweight"}
 IDS = {
     "id", "ids", "node", "nodeid", "vertex", "vertexid", "uid",
     "userid", "itemid", "paperid", "authorid", "entityid",
@@ -28,6 +31,16 @@ IDS = {
 # The index of a data frame: it has the ids where no other column does.
 INDEX = {"", "index", "unnamed:0", "indexlevel0"}
 OTHER_ID = re.compile(r"(?i:[\s_.-]id)$|[a-z]I[dD]$")  # paper_id, paperId
+# Names of arrays and columns of vertices, in small letters.
+FEATURES = ("features", "feature", "x", "feat", "feats", "attr_matrix", "attributes")
+CLASSES = ("label", "labels", "y", "class", "classes")
+NUMBERS_TO_LEARN = ("target", "targets")
+LABELS, TARGETS = (*CLASSES, *NUMBERS_TO_LEARN), (*NUMBERS_TO_LEARN, "labels", "label", "y")
+SPLIT = ("split", "mask")
+# The masks of other programs → ours.
+MASK_OF = {"train": "train", "valid": "val", "validation": "val", "val": "val", "test": "test"}
+HEADINGS = IDS | INDEX | {*CLASSES, "target", "mask", "nodes"}  # of a single column
+BOOLEANS = ("true", "false")
 # Words in place of a value that is not there, in small letters.
 MISSING = {"", "na", "n/a", "#n/a", "<na>", "nan", "none", "null", "nil", "?", "-", ".", "unknown",
            "missing"}  # fmt: skip
@@ -81,24 +94,54 @@ def plain_name(word: str) -> str:
 
 def is_type(word: str, type: str) -> bool:
     """Whether a column is called as a type of vertices: ``user``, ``user_id``."""
-    return plain_name(type) != "" and plain_name(word) in (
-        plain_name(type),
-        plain_name(type + "id"),
-    )
+    plain = plain_name(type)
+    return plain != "" and plain_name(word) in (plain, plain_name(type + "id"))
 
 
-def named_roles(words: Sequence[str]) -> tuple[int, ...] | None:
-    """Places of source, target and weight by the names in a header."""
-    plain = list(map(plain_name, words))
-    places = []
-    for known in (SOURCES, TARGETS, WEIGHTS):
-        fitting = [i for i, word in enumerate(plain) if word in known]
-        if len(fitting) > 1:
-            return None
-        places += fitting
-        if not fitting and known is not WEIGHTS:
-            return None
-    return tuple(places)
+def is_index(name: str) -> bool:
+    """Whether a column is the index of a data frame, which is never a feature."""
+    return plain_name(name) in INDEX
+
+
+def of_frame(names: Sequence[str], below: Sequence[str]) -> bool:
+    """Whether a first line is the header of a data frame whose index has no name: ``,age,size``.
+
+    Columns without names are called 0, 1, 2 …; the index of a single one begins with 0 ``below``.
+    """
+    first, rest = names[0], list(names[1:])
+    counted = rest == list(map(str, range(len(rest))))
+    counted = counted and (len(rest) > 1 or list(below[:1]) == ["0"])
+    return first == "" and bool(rest) and (counted or all(map(is_name, rest)))
+
+
+def arc_roles(names: Sequence[str]) -> dict[str, int] | None:
+    """The places of "source", "target" and perhaps "weight"; None where that is not clear."""
+    plain = list(map(plain_name, names))
+    found = {
+        role: [place for place, name in enumerate(plain) if name in known]
+        for role, known in ARC_ROLES.items()
+    }
+    if not (found["source"] and found["target"]) or any(len(some) > 1 for some in found.values()):
+        return None
+    return {role: some[0] for role, some in found.items() if some}
+
+
+def roles_by_types(
+    names: Sequence[str], ends: Sequence[int], types: Sequence[tuple[str, str]]
+) -> tuple[dict[str, int], tuple[str, str]] | None:
+    """The places of ``ends`` and perhaps of a weight, if the ends are called as two types are.
+
+    With them come these types. So ``user,item,weight,date``, or ``user_id,item_id``, need no other
+    names.
+    """
+    if max(ends) >= len(names):
+        return None
+    for pair in types:
+        if all(is_type(names[place], name) for place, name in zip(ends, pair, strict=True)):
+            weights = [i for i, name in enumerate(names) if plain_name(name) in ARC_ROLES["weight"]]
+            roles = {"source": ends[0], "target": ends[1]}
+            return (roles | {"weight": weights[0]} if len(weights) == 1 else roles), pair
+    return None
 
 
 def id_place(
@@ -127,17 +170,21 @@ def id_place(
     return fitting[0]
 
 
-def is_index(name: str) -> bool:
-    """Whether a column is the index of a data frame, which is never a feature."""
-    return plain_name(name) in INDEX
+def mask_names(name: str) -> tuple[str, ...]:
+    """The names that the array or column of a mask may have."""
+    return ("mask", name, f"{name}_mask", f"{name}_idx", "idx")
 
 
-def of_frame(names: Sequence[str], below: Sequence[str]) -> bool:
-    """Whether a first line is the header of a data frame whose index has no name: ``,age,size``.
+def vertex_role(name: str, of_numbers: bool) -> str:
+    """What a column of a table of vertices is, ids apart, by its name in small letters.
 
-    Columns without names are called 0, 1, 2 …; the index of a single one begins with 0 ``below``.
+    "label", "split", "target", "feature", the name of a mask, or "unread".
     """
-    first, rest = names[0], list(names[1:])
-    counted = rest == list(map(str, range(len(rest))))
-    counted = counted and (len(rest) > 1 or list(below[:1]) == ["0"])
-    return first == "" and bool(rest) and (counted or all(map(is_name, rest)))
+    if name in CLASSES:
+        return "label"
+    if name in SPLIT and not of_numbers:
+        return "split"
+    mask = next((mask for mask in MASKS if name in (mask, f"{mask}_mask")), None)
+    if mask is not None or not of_numbers:
+        return mask or "unread"
+    return "target" if name in NUMBERS_TO_LEARN else "feature"

@@ -13,20 +13,9 @@ import scipy.sparse as sp
 
 from partition.errors import UserError
 from partition.graph.graph import MASKS
-from partition.importing.readers.arc_columns import pick
-from partition.importing.readers.classes import class_labels
-from partition.importing.readers.edge_index import ends_of
-from partition.importing.readers.files import (
-    Csr,
-    check_csr,
-    check_vertices,
-    csr_arrays,
-    dense_features,
-    finite_features,
-    finite_weights,
-    quoted,
-    saved_csr,
-)
+from partition.importing.readers import files
+from partition.importing.readers.arc_columns import ends_of, is_binary, pick
+from partition.importing.readers.classes import class_labels, classes_or_targets
 from partition.importing.readers.source import Layout, Source
 from partition.importing.readers.vertex_tables import checked_targets
 from partition.records import NUMBERS, TEXTS, npz_names, read_npz
@@ -60,9 +49,9 @@ def source_of(
     n = _number_of_vertices(n, fields, source, target, where)
     graph = Source(n, source, target, format=format)
     if (x := fields.get("x")) is not None:
-        graph = replace(graph, features=finite_features(x, f"{where}: x"))
+        graph = replace(graph, features=files.finite_features(x, f"{where}: x"))
     if (y := fields.get("y")) is not None:
-        kind, values = labels_or_targets(y)
+        kind, values = classes_or_targets(y)
         if kind == "labels":
             labels, names = class_labels(values, f"{where}: y")
             graph = replace(graph, labels=labels, class_names=names)
@@ -83,7 +72,7 @@ def source_of(
         given = fields[weight]
         if given.size != len(source) or given.dtype.kind not in "biuf":
             raise UserError(f"{where}: {weight} is not a number for each of {len(source)} arcs")
-        weights = finite_weights(given.reshape(-1), f"{where}: {weight}")
+        weights = files.finite_weights(given.reshape(-1), f"{where}: {weight}")
     named = {
         name: array
         for name, array in of_arcs.items()
@@ -112,8 +101,10 @@ def with_dense(fields: Mapping[str, Any], where: str) -> tuple[dict[str, np.ndar
             continue
         if name not in ("adj_t", "adj"):
             csr = sp.csr_array(matrix)
-            csr = check_csr((csr.indptr, csr.indices, csr.data, csr.shape), f"{where}: {name}")
-            found[name] = dense_features(csr, f"{where}: {name}")
+            csr = files.check_csr(
+                (csr.indptr, csr.indices, csr.data, csr.shape), f"{where}: {name}"
+            )
+            found[name] = files.dense_features(csr, f"{where}: {name}")
         elif fields.get("edge_index") is None and "edge_index" not in found:
             row, column = matrix.tocoo().coords
             found["edge_index"] = np.stack((column, row) if name == "adj_t" else (row, column))
@@ -137,14 +128,6 @@ def weights_name(fields: Mapping[str, object], features: str | None = None) -> s
     return "edge_attr" if shape is not None and (len(shape) == 1 or shape[1:] == (1,)) else None
 
 
-def labels_or_targets(y: np.ndarray) -> tuple[str, np.ndarray]:
-    """``y`` as ("labels", (n,)), if it is whole numbers in one column; otherwise ("targets", y)."""
-    column = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
-    if column.ndim == 1 and column.dtype.kind in "biuUS":
-        return "labels", column.astype(np.int8) if column.dtype.kind == "b" else column
-    return "targets", y
-
-
 def _number_of_vertices(
     n: object, fields: Mapping[str, np.ndarray], source: np.ndarray, target: np.ndarray, where: str
 ) -> int:
@@ -155,14 +138,13 @@ def _number_of_vertices(
         n = sizes[0] if sizes else int(max(source.max(initial=-1), target.max(initial=-1))) + 1
     elif type(n) is not int or not 0 < n < 2**62:
         raise UserError(f"{where}: num_nodes is not a number of vertices")
-    check_vertices(n, where)
+    files.check_vertices(n, where)
     return n
 
 
 def _mask(mask: np.ndarray, n: int, where: str) -> np.ndarray:
     """(n,) or (n, splits) bool."""
-    binary = mask.dtype.kind == "b" or (mask.dtype.kind in "iu" and np.isin(mask, (0, 1)).all())
-    if not binary or mask.ndim not in (1, 2) or len(mask) != n or 0 in mask.shape:
+    if not is_binary(mask) or mask.ndim not in (1, 2) or len(mask) != n or 0 in mask.shape:
         raise UserError(
             f"{where} is {mask.dtype} {mask.shape}, not a bool for each of {n} vertices"
         )
@@ -188,21 +170,21 @@ def read(path: Path, layout: Layout) -> Source:
     where = str(path)
     names = npz_names(path)
     if "format" in names:
-        matrix = saved_csr(read_npz(path, SAVED, kinds=NUMBERS + TEXTS), where)
+        matrix = files.saved_csr(read_npz(path, SAVED, kinds=NUMBERS + TEXTS), where)
         return with_data(arcs_of(matrix, where, "npz"), layout, where)
     if {"edges", "node_features"} <= names:
         return _heterophilous(path, names, layout)
     arrays = read_npz(path, WANTED)
     adjacency = _prefix(arrays, ADJACENCY)
     if adjacency is None:
-        found = ", ".join(quoted(name) for name in sorted(names)[:12]) or "nothing"
+        found = ", ".join(files.quoted(name) for name in sorted(names)[:12]) or "nothing"
         raise UserError(
             f"{path} has no array adj_indptr; it holds {found}",
             "an npz is one of gnn-benchmark, of the heterophilous graphs or of "
             "scipy.sparse.save_npz; of others, save the list of arcs as .npy and give the other "
             "arrays by --features and --labels, or call gcnmpi.graph.from_arrays",
         )
-    arcs = arcs_of(csr_arrays(arrays, adjacency, where), f"{where}: {adjacency}data", "npz")
+    arcs = arcs_of(files.csr_arrays(arrays, adjacency, where), f"{where}: {adjacency}data", "npz")
     features = _features(arrays, where)
     labels, class_names = None, None
     if name := _one(arrays, LABELS, where):
@@ -241,7 +223,7 @@ WANTED = frozenset(
 )
 
 
-def arcs_of(matrix: Csr, where: str, format: str) -> Source:
+def arcs_of(matrix: files.Csr, where: str, format: str) -> Source:
     """Vertices, arcs and their weights out of a checked CSR matrix, row = source.
 
     A UserError if it is not square, without vertices, or has an entry that is not finite.
@@ -251,7 +233,7 @@ def arcs_of(matrix: Csr, where: str, format: str) -> Source:
         raise UserError(f"{where}: the adjacency matrix is {rows} x {columns}, not square")
     if rows == 0:
         raise UserError(f"{where} holds a graph without vertices")
-    weights: np.ndarray | None = finite_weights(data, where)
+    weights: np.ndarray | None = files.finite_weights(data, where)
     if (data == 1).all():
         weights = None  # the format has no other way to say that a graph is unweighted
     degree: np.ndarray = np.diff(indptr.astype(np.int64))
@@ -263,9 +245,11 @@ def _features(arrays: dict[str, np.ndarray], where: str) -> np.ndarray | None:
     sparse = _prefix(arrays, ATTRIBUTES)
     dense = _one(arrays, DENSE, where)
     if dense is not None:
-        return finite_features(arrays[dense], f"{where}: {dense}")
+        return files.finite_features(arrays[dense], f"{where}: {dense}")
     if sparse is not None:
-        return dense_features(csr_arrays(arrays, sparse, where), f"{where}: {sparse.rstrip('_.')}")
+        return files.dense_features(
+            files.csr_arrays(arrays, sparse, where), f"{where}: {sparse.rstrip('_.')}"
+        )
     return None
 
 

@@ -1,91 +1,138 @@
-"""Columns of Parquet files as arrays."""
+"""Parquet files as tables, whose columns have names and types."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from partition.errors import UserError
-from partition.importing.readers.arc_columns import piece_of
-from partition.importing.readers.columns import (
-    UnclearColumns,
-    arc_places,
-    columns_note,
-    given_roles,
-    named_roles,
-    unread_columns,
-)
-from partition.importing.readers.files import finite_weights, quoted
-from partition.importing.readers.parquet_tables import (
-    array_of,
-    column_names,
-    is_text,
-    open_parquet,
-    parquet_errors,
-)
-from partition.importing.readers.source import Layout, Piece, Reading, Stream
-from partition.importing.readers.text import in_step
+from partition.errors import UserError, shortened
+from partition.importing.readers.files import quoted
+from partition.importing.readers.source import Reading, in_step
+from partition.records import ARCHIVE_RATIO, FREE_ARCHIVE
 from partition.resident import check_memory
 
+BUFFER = 1 << 20  # bytes of a column that are read at once
 AT_ONCE = 1 << 20  # rows
 
 
-def stream(path: Path, layout: Layout, reading: Reading) -> Stream:
-    """Read a list of arcs: columns called source and target, and perhaps weight, or --columns.
+@dataclass(frozen=True)
+class ParquetTable:
+    """An open file, and which of its columns are read: those at the places in ``kinds``.
 
-    Two columns with other names are taken in their order. Ids are integers, or texts. A UserError
-    if it is not clear what a column is, a value is missing, or a weight is not finite.
+    In a column of the kind ``string``, texts may be missing, and are empty.
     """
-    names, places = _columns(path, layout)
-    data, places = arc_places(names, places, layout, path)
-    chosen = [names[place] for place in (*places, *data.places)]
-    ends, features = len(places), len(data.features)
-    file = open_parquet(path)
-    rows, schema = file.metadata.num_rows, file.schema_arrow
-    text = layout.string_ids or any(is_text(schema.field(name).type) for name in chosen[:2])
-    if reading.whole:
-        check_memory(16 * rows, f"{path}: {rows} rows")
 
-    readers = reading.readers
+    path: Path
+    file: pq.ParquetFile
+    names: Sequence[str]
+    kinds: Mapping[int, pa.DataType | None] = field(default_factory=dict)
 
-    def pieces() -> Iterator[Piece]:
-        for done, groups in _shares(file.metadata, readers.size)[readers.rank :: readers.size]:
-            with parquet_errors(path):
-                for batch in file.iter_batches(AT_ONCE, groups, chosen):
-                    yield _piece(batch, done)
-                    done += len(batch)
-                    reading.tell("reading", done, rows)
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self.file.metadata.num_rows
 
-    def _piece(batch: pa.RecordBatch | pa.Table, done: int) -> Piece:
-        found = [array_of(batch.column(name), name, path) for name in chosen]
-        source, target = (_ends(one, text, path) for one in found[:2])
-        weights = found[2] if ends > 2 else None
-        if weights is not None:
-            if weights.ndim != 1 or weights.dtype.kind not in "biuf":
-                form = f"{weights.dtype} {weights.shape}"
-                raise UserError(f"{path}: weights are {form}, not numbers")
-            weights = finite_weights(weights, str(path), done)
-        of_arcs = found[ends : ends + features], found[ends + features :]
-        return Piece(source, target, weights, piece_of(*of_arcs, str(path), done), done)
+    def kind(self, place: int) -> pa.DataType:
+        """The type of a column."""
+        return self.file.schema_arrow.field(place).type
 
-    def nothing() -> Piece:
-        return _piece(schema.empty_table(), 0)
+    def pieces(self, reading: Reading) -> Iterator[tuple[int, list[np.ndarray | pa.Array]]]:
+        """The columns of ``kinds``, some rows at a time, with the number of rows before.
 
-    return Stream(
-        in_step(pieces(), readers, nothing),
-        str(path),
-        weighted=len(places) == 3,
-        text=text,
-        rest={
-            "format": "parquet",
-            "notes": {"columns": columns_note(names, places, data)},
-            "unread": unread_columns(names, places, data),
-        },
+        As of :func:`array_of`.
+        """
+        readers = reading.readers
+        if reading.whole:
+            check_memory(16 * self.rows, f"{self.path}: {self.rows} rows")
+        chosen = [self.names[place] for place in self.kinds]
+
+        def arrays(batch: pa.RecordBatch | pa.Table, done: int) -> list[np.ndarray | pa.Array]:
+            found = []
+            for name, kind in zip(chosen, self.kinds.values(), strict=True):
+                column = batch.column(name)
+                if kind == pa.string() and pa.types.is_string(column.type):
+                    column = column.fill_null("")
+                found.append(array_of(column, name, self.path, done))
+            return found
+
+        def own() -> Iterator[tuple[int, list[np.ndarray | pa.Array]]]:
+            shares = _shares(self.file.metadata, readers.size)
+            for done, groups in itertools.islice(shares, readers.rank, None, readers.size):
+                with _parquet_errors(self.path):
+                    for batch in self.file.iter_batches(AT_ONCE, groups, chosen):
+                        yield done, arrays(batch, done)
+                        done += len(batch)
+                        reading.tell("reading", done, self.rows)
+
+        return in_step(own(), readers, lambda: (0, arrays(self.file.schema_arrow.empty_table(), 0)))
+
+
+def open_parquet(path: Path) -> ParquetTable:
+    """Open a file; a UserError if it is none, or announces more than it may."""
+    with _parquet_errors(path):
+        # Arrow would keep all that it has read ahead until the file is closed: the whole of it.
+        file = pq.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER)
+        names = list(file.schema_arrow.names)
+    if len(set(names)) < len(names):
+        raise UserError(f"{path} has two columns of one name")
+    # Runs of one value take no room in the file.
+    nbytes = 8 * file.metadata.num_rows * max(1, file.metadata.num_columns)
+    if nbytes > max(FREE_ARCHIVE, ARCHIVE_RATIO * path.stat().st_size):
+        raise UserError(
+            f"{path} unpacks to more than {ARCHIVE_RATIO} times its size",
+            "if you trust it, export it to .npy or .csv",
+        )
+    return ParquetTable(path, file, names)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds texts."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds lists."""
+    return (
+        pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
     )
+
+
+def array_of(
+    column: pa.Array | pa.ChunkedArray, name: str, path: Path, before: int = 0
+) -> np.ndarray | pa.Array:
+    """A column, after so many rows, as (n,) numbers or bool, Arrow texts, or of lists (n, d)."""
+    where = f"{path}: the column {quoted(name)}"
+    if isinstance(column, pa.ChunkedArray):
+        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if column.null_count and not pa.types.is_floating(column.type):
+        row = before + int(np.argmin(column.is_valid().to_numpy(zero_copy_only=False)))
+        raise UserError(
+            f"{where} lacks {column.null_count} of its values, the first in row {row}",
+            "fill them in, or leave the rows or the column out; a label may be '' or -1",
+        )
+    kind = column.type
+    if is_list(kind):
+        values = array_of(column.flatten(), name, path)
+        rows = len(column)
+        lengths = np.asarray(column.value_lengths()) if rows else np.empty(0, np.int64)
+        if not isinstance(values, np.ndarray) or (lengths != (lengths[0] if rows else 0)).any():
+            raise UserError(f"{where} holds lists of different lengths, or not of numbers")
+        return values.reshape(rows, -1 if rows else 0)
+    if is_text(kind):
+        return column.cast(pa.string())
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        raise UserError(f"{where} holds {kind}, not numbers or texts")
+    return column.to_numpy(zero_copy_only=False)
 
 
 def _shares(metadata: pq.FileMetaData, readers: int) -> list[tuple[int, list[int]]]:
@@ -106,39 +153,14 @@ def _shares(metadata: pq.FileMetaData, readers: int) -> list[tuple[int, list[int
     return shares
 
 
-def _columns(path: Path, layout: Layout) -> tuple[list[str], tuple[int, ...]]:
-    """The names of the columns, and the places of source, target and perhaps weight."""
-    names = column_names(path)
-    shown = ", ".join(map(quoted, names)) or "none"
-    places = named_roles(names)
-    if layout.columns is not None:
-        places = given_roles(layout.columns)
-        if max(places) >= len(names):
-            raise UserError(
-                f"{path} has the columns {shown}, --columns {layout.columns} names more"
-            )
-    elif places is None and len(names) == 2:
-        places = (0, 1)
-    if places is None:
-        raise UnclearColumns(
-            f"{path} has the columns {shown}, and it is not clear what they are",
-            "say it in their order, such as --columns source,target,weight or source,target,-,-",
-        )
-    if not open_parquet(path).metadata.num_rows:
-        raise UserError(f"{path} holds no arcs")
-    return names, places
-
-
-def _ends(ends: np.ndarray, text: bool, path: Path) -> np.ndarray | pa.Array:
-    """Sources or targets as an Arrow array of texts, or as int64."""
-    if ends.dtype.kind == "f":
-        raise UserError(
-            f"{path}: ids are {ends.dtype}, not whole numbers or texts",
-            "frames have fractions where values are missing: leave these rows out, and write "
-            "integers",
-        )
-    if text:
-        return pa.array(ends.astype(str), pa.string())
-    if ends.ndim != 1 or ends.dtype.kind not in "iu" or (len(ends) and ends.max() >= 2**63):
-        raise UserError(f"{path}: ids are {ends.dtype} {ends.shape}, not integers or texts")
-    return ends.astype(np.int64)
+@contextlib.contextmanager
+def _parquet_errors(path: Path) -> Iterator[None]:
+    """Turn errors of reading ``path`` into one UserError that names it."""
+    try:
+        yield
+    except MemoryError:  # which is one of Arrow's, too
+        raise
+    # Names and texts are decoded late; an OSError may be of the system, or of a damaged file.
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        reason = shortened((str(error).splitlines() or [type(error).__name__])[0], 100)
+        raise UserError(f"{path} is truncated or damaged: {reason}") from error

@@ -13,10 +13,8 @@ import pyarrow as pa
 
 from partition.errors import UserError
 from partition.importing.readers import READERS, STREAMS, checked_format
-from partition.importing.readers.arc_columns import ArcTable, text_places
-from partition.importing.readers.files import (
-    read_errors,
-)
+from partition.importing.readers.arc_columns import ArcTable, ids_array, text_places
+from partition.importing.readers.files import read_errors
 from partition.importing.readers.numbering import number_texts, number_vertices
 from partition.importing.readers.source import Layout, Reading, Source, Stream
 from partition.importing.readers.vertex_tables import read_ids
@@ -86,19 +84,40 @@ def open_stream(
     return stream
 
 
+def read_ends(
+    path: Path, layout: Layout, look: Callable[[bytes], object] = lambda lines: None
+) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray | None, Stream]:
+    """Read a list of arcs: the ids of sources and targets as they are there, and the weights.
+
+    ``look`` as of :func:`read_source`. With them comes the stream, which is at its end.
+    """
+    format = checked_format(path, "auto", layout)
+    with read_errors(path):
+        stream = READERS.get(format)(path, layout, Reading(whole=True, look=look))
+        pieces = list(stream.pieces)
+    none = np.empty(0, np.int64)
+    source, target = (
+        np.concatenate([none.astype(str) if stream.text else none, *map(ids_array, some)])
+        for some in ([piece.source for piece in pieces], [piece.target for piece in pieces])
+    )
+    weights = (
+        np.concatenate([np.empty(0), *(p.weights for p in pieces)]) if stream.weighted else None
+    )
+    return (source, target), weights, stream
+
+
 def _stream(path: Path, format: str, layout: Layout, reading: Reading) -> Stream:
     """The arcs of a file, with its vertices as ``layout`` lists them where the file does not."""
     stream = READERS.get(format)(path, layout, reading)
-    if stream.n is not None or layout.ids is None:
-        return replace(stream, vertices=layout.vertices)
-    ids = read_ids(layout.ids, text=stream.text, comments=layout.comments)
+    ids = stream.ids
+    if stream.n is None and layout.ids is not None:
+        ids = read_ids(layout.ids, text=stream.text, comments=layout.comments)
     return replace(stream, vertices=layout.vertices, ids=ids)
 
 
 def _whole(stream: Stream) -> Source:
     """All pieces together, with vertices that are numbered."""
-    columns = [list(some) for some in zip(*stream.pieces, strict=True)]
-    sources, targets, of_weights, of_data, _ = columns
+    sources, targets, of_weights, of_data, _ = map(list, zip(*stream.pieces, strict=True))
     data, names = _table_of(of_data), None
     weights = _joined(of_weights) if stream.weighted else None
     if stream.text:

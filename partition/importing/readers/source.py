@@ -2,16 +2,65 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from partition.importing.readers.arc_columns import NO_DATA, ArcTable
-from partition.importing.readers.text import ALONE, Readers
+
+T = TypeVar("T")
+
+
+class Readers(Protocol):
+    """Several who read a file together; every one calls every method, in the same order."""
+
+    @property
+    def rank(self) -> int:
+        """The number of this one."""
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+
+    def gathered(self, value: T) -> list[T]:
+        """The values that all of them have, in their order."""
+
+    def agreed(self) -> contextlib.AbstractContextManager[None]:
+        """A block that all leave together: with the UserError of the first that has one."""
+
+
+@dataclass(frozen=True)
+class Alone:
+    """A single reader."""
+
+    rank: int = 0
+    size: int = 1
+
+    def gathered(self, value: T) -> list[T]:
+        """The value of this one."""
+        return [value]
+
+    def agreed(self) -> contextlib.AbstractContextManager[None]:
+        """A block that this one leaves with its own errors."""
+        return contextlib.nullcontext()
+
+
+ALONE = Alone()
+
+
+def in_step(pieces: Iterator[T], readers: Readers, nothing: Callable[[], T]) -> Iterator[T]:
+    """Yield pieces until all readers are finished; a finished reader yields ``nothing()``."""
+    while True:
+        with readers.agreed():
+            piece = next(pieces, None)
+        if not any(readers.gathered(piece is not None)):
+            return
+        yield nothing() if piece is None else piece
 
 
 @dataclass(frozen=True)
@@ -38,6 +87,8 @@ class Layout:
         Columns that are features and labels of the arcs, by names and patterns: "w1,w2", "f*".
     relation, nodes : tuple of str
         Tables of a heterogeneous graph: "author,writes,paper=FILE", "paper=FILE" or "paper=N".
+    types : tuple of (str, str)
+        Pairs of types of vertices that the columns of ends may be called as: ("user", "item").
     """
 
     columns: str | None = None
@@ -50,6 +101,7 @@ class Layout:
     arc_label: str | None = None
     relation: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
+    types: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

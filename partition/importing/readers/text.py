@@ -1,8 +1,11 @@
-"""Files that several read together: each takes some of the pieces, in step with the others."""
+"""Tables in text: their lines in blocks, their first lines, and their columns as arrays.
+
+Arrow reads the columns. Lines that it cannot read, or might take for something else, are read one
+by one; so every error names its line.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import itertools
 import os
@@ -10,80 +13,22 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Protocol, TypeVar
+from typing import IO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from partition.errors import UserError, check_name
-from partition.importing.readers.files import (
-    open_unpacked,
-    packing_of,
-    position_in,
-    quoted,
-    read_errors,
-)
+from partition.importing.readers import files
 from partition.importing.readers.names import is_header, is_missing, resembles_number
+from partition.importing.readers.source import ALONE, Readers, Reading, in_step
 from partition.records import open_regular
 
-T = TypeVar("T")
-
-
-class Readers(Protocol):
-    """Several who read a file together; every one calls every method, in the same order."""
-
-    @property
-    def rank(self) -> int:
-        """The number of this one."""
-
-    @property
-    def size(self) -> int:
-        """How many there are."""
-
-    def gathered(self, value: T) -> list[T]:
-        """The values that all of them have, in their order."""
-
-    def agreed(self) -> contextlib.AbstractContextManager[None]:
-        """A block that all leave together: with the UserError of the first that has one."""
-
-
-@dataclass(frozen=True)
-class Alone:
-    """Somebody who reads a file alone."""
-
-    rank: int = 0
-    size: int = 1
-
-    def gathered(self, value: T) -> list[T]:
-        """The value of this one."""
-        return [value]
-
-    def agreed(self) -> contextlib.AbstractContextManager[None]:
-        """A block that this one leaves with its own errors."""
-        return contextlib.nullcontext()
-
-
-ALONE = Alone()
-
-
-def in_step(pieces: Iterator[T], readers: Readers, nothing: Callable[[], T]) -> Iterator[T]:
-    """The pieces of this reader until nobody has any more: ``nothing()`` while others have some."""
-    while True:
-        with readers.agreed():
-            piece = next(pieces, None)
-        if not any(readers.gathered(piece is not None)):
-            return
-        yield nothing() if piece is None else piece
-
-
-def before_and_all(readers: Readers, count: int) -> tuple[int, int]:
-    """How many those before this one have, where it has ``count``; and all together."""
-    counts = readers.gathered(count)
-    return sum(counts[: readers.rank]), sum(counts)
-
-
 LONGEST_LINE = 1 << 16
+LONGEST_ROW = 1 << 26  # a line of features is as long as there are features
+LONGEST_TEXT = 256
 LONGEST_BLANK = 1 << 24
 BLOCK = 1 << 22
 EXPANDS = 64  # times that a packed file may grow before it takes a second block
@@ -107,36 +52,41 @@ def text_blocks(
     ``LONGEST_BLANK`` characters of nothing but white space.
 
     Several ``readers`` take turns: the first block is that of the first of them, and so on. Where
-    the file has no block for one of them at the end, it is empty.
+    the file has no block for one of them at the end, it is empty. Of a packed file, whose middle
+    nobody can find, each unpacks all.
     """
-    if readers is ALONE:
-        return _one_after_the_other(path, longest_line, tell, at_once)
-    with readers.agreed(), read_errors(path):
-        packed = packing_of(path) is not None
-    share = _unpacked_by_all if packed else _by_place
-    return share(path, longest_line, tell, at_once, readers)
+    if readers.size > 1:
+        with readers.agreed(), files.read_errors(path):
+            packed = files.packing_of(path) is not None
+        if not packed:
+            return _blocks_by_place(path, longest_line, tell, at_once, readers)
+    blocks = _blocks_in_turn(path, longest_line, tell, at_once)
+    if readers.size == 1:
+        return blocks
+    own = itertools.islice(blocks, readers.rank, None, readers.size)
+    return in_step(own, readers, lambda: (1, b""))
 
 
-def _one_after_the_other(
+def _blocks_in_turn(
     path: Path, longest_line: int, tell: Callable[[int], None], at_once: int
 ) -> Iterator[tuple[int, bytes]]:
     number, rest, blank = 1, b"", 0
     at_once = min(at_once, EXPANDS * path.stat().st_size + 1)  # as many are allocated
-    with open_unpacked(path) as file:
-        for place in itertools.count():
-            chunk = file.read(at_once)
-            if not chunk:
-                break
-            tell(position_in(file))
-            chunk = _begun(path, chunk) if place == 0 else chunk
+    with files.read_errors(path), files.open_unpacked(path) as file:
+        while chunk := file.read(at_once):
+            tell(files.position_in(file))
             if chunk.endswith(b"\r"):  # the other half of a DOS line end may follow
                 chunk += file.read(1)
-            blank = _blank_after(blank, _blanks(chunk))
-            _check(path, number, rest + chunk if b"\0" in chunk else b"", blank)
-            text = _with_plain_ends(rest + chunk)
+            chunk = _plain(path, chunk, begins=number == 1 and not rest)
+            behind = len(chunk) - len(chunk.rstrip())
+            blank = behind + blank * (behind == len(chunk))
+            if blank >= LONGEST_BLANK:
+                most = LONGEST_BLANK >> 20
+                raise UserError(f"{path}: there are {most} MiB of blanks and empty lines")
+            text = rest + chunk
+            _check(path, number, text, longest_line)
             end = text.rfind(b"\n") + 1
             block, rest = text[:end], text[end:]
-            _check_end(path, number, text, longest_line)
             if block and not block.isspace():
                 yield number, block
             number += block.count(b"\n")
@@ -144,57 +94,34 @@ def _one_after_the_other(
         yield number, rest
 
 
-def _unpacked_by_all(
-    path: Path, longest_line: int, tell: Callable[[int], None], at_once: int, readers: Readers
-) -> Iterator[tuple[int, bytes]]:
-    """Everybody unpacks all of a packed file, whose middle nobody can find, and keeps its share."""
-    blocks = _one_after_the_other(path, longest_line, tell, at_once)
-    block: tuple[int, bytes] | None = (1, b"")
-    while block is not None:
-        own = (1, b"")
-        with readers.agreed(), read_errors(path):
-            for turn in range(readers.size):
-                block = next(blocks, None)
-                if block is not None and turn == readers.rank:
-                    own = block
-        yield own
-
-
-def _by_place(
+def _blocks_by_place(
     path: Path, longest_line: int, tell: Callable[[int], None], at_once: int, readers: Readers
 ) -> Iterator[tuple[int, bytes]]:
     """Each block is of the lines that begin within so many bytes; all count their lines at once.
 
     So everybody knows how many lines there are before its own.
     """
-    with readers.agreed(), read_errors(path):
+    with readers.agreed(), files.read_errors(path):
         file = open_regular(path)
         size = os.fstat(file.fileno()).st_size
     at_once = max(1, min(at_once, -(-size // readers.size)))
-    number, blank = 1, 0
+    number = 1
     with file:
         for turn in range(0, max(1, -(-size // at_once)), readers.size):
             place = (turn + readers.rank) * at_once
-            with readers.agreed(), read_errors(path):
-                block = _lines_from(path, file, place, at_once, longest_line)
-            counts = readers.gathered((block.count(b"\n"), _blanks(block)))
-            for reader, (lines, blanks) in enumerate(counts):
-                if reader == readers.rank:
-                    first, blank_here = number, _blank_after(blank, blanks)
-                number, blank = number + lines, _blank_after(blank, blanks)
+            with readers.agreed(), files.read_errors(path):
+                start, end = (
+                    _line_start(file, at, longest_line) for at in (place, place + at_once)
+                )
+                file.seek(start)
+                block = _plain(path, file.read(end - start), begins=place == 0)
+            counts = readers.gathered(block.count(b"\n"))
+            first = number + sum(counts[: readers.rank])
+            number += sum(counts)
             with readers.agreed():
-                _check(path, first, block, blank_here)
-                _check_end(path, first, block, longest_line)
+                _check(path, first, block, longest_line)
             tell(min(size, (turn + readers.size) * at_once))
             yield first, b"" if block.isspace() else block
-
-
-def _lines_from(path: Path, file: IO[bytes], place: int, count: int, longest_line: int) -> bytes:
-    """The lines of a file that begin at one of ``count`` places from one on."""
-    start, end = (_line_start(file, at, longest_line) for at in (place, place + count))
-    file.seek(start)
-    block = file.read(end - start)
-    return _with_plain_ends(_begun(path, block) if place == 0 else block)
 
 
 def _line_start(file: IO[bytes], place: int, longest_line: int) -> int:
@@ -210,42 +137,20 @@ def _line_start(file: IO[bytes], place: int, longest_line: int) -> int:
     return place - 1 + (len(around) if found is None else found.end())
 
 
-def _begun(path: Path, block: bytes) -> bytes:
-    """The begin of a file without its byte order mark."""
-    if block.startswith(UTF16):
+def _plain(path: Path, block: bytes, begins: bool) -> bytes:
+    """A block with plain line ends; without a byte order mark, if the file ``begins`` with it."""
+    if begins and block.startswith(UTF16):
         raise UserError(f"{path} is in UTF-16", "save it as UTF-8")
-    return block.removeprefix(b"\xef\xbb\xbf")
+    if begins:
+        block = block.removeprefix(b"\xef\xbb\xbf")
+    return block.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in block else block
 
 
-def _with_plain_ends(text: bytes) -> bytes:
-    if b"\r" not in text:
-        return text
-    return text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-
-
-def _blanks(block: bytes) -> tuple[int, int]:
-    """How many characters a block has, and how many of white space there are at its end."""
-    return len(block), len(block) - len(block.rstrip())
-
-
-def _blank_after(before: int, blanks: tuple[int, int]) -> int:
-    """Characters of white space at the end of a block, with those at the end of the ones before."""
-    length, blank = blanks
-    return before + blank if length == blank else blank
-
-
-def _check(path: Path, number: int, block: bytes, blank: int) -> None:
-    """A UserError for a NUL in a block that begins with a line, or for too much white space."""
+def _check(path: Path, number: int, block: bytes, longest_line: int) -> None:
+    """A UserError for a NUL in a block that begins with a line, or if its last line is too long."""
     if b"\0" in block:
         line = number + block[: block.index(0)].count(b"\n")
         raise UserError(f"{path}, line {line}: there is a NUL, so this is not a text file")
-    if blank >= LONGEST_BLANK:
-        most = LONGEST_BLANK >> 20
-        raise UserError(f"{path}: there are {most} MiB of blanks and empty lines")
-
-
-def _check_end(path: Path, number: int, block: bytes, longest_line: int) -> None:
-    """A UserError if the line that a block ends in is too long."""
     if len(block) - (block.rfind(b"\n") + 1) > longest_line:
         line = number + block.count(b"\n")
         raise UserError(f"{path}, line {line} is longer than {longest_line:,} bytes")
@@ -259,8 +164,6 @@ APART = re.compile(rf"\s*[{SIGNS}]+(\s|$)")  # a sign that is no begin of a word
 NO_COMMENTS = "none"
 COMMENTS = ("#", "%", "#%", NO_COMMENTS)
 AT_FIRST = 3  # lines by which a table is judged: a header and two rows
-LONGEST_ROW = 1 << 26  # a line of features is as long as there are features
-LONGEST_TEXT = 256
 INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 INTEGER_OF_ANY_SIZE = re.compile(r"[+-]?[0-9]+")
 BLANKS = bytes.maketrans(b"\t\v\f", b"   ")
@@ -290,40 +193,40 @@ class Comments:
     @property
     def signs(self) -> str:
         """The signs with which a comment may begin."""
-        return SIGNS if self.given is None else "" if self.given == NO_COMMENTS else self.given
-
-    def may_begin(self, line: str) -> bool:
-        """Whether a line begins with one of the signs."""
-        return line.lstrip()[:1] in [*self.signs]
+        return SIGNS if self.given is None else self.given.replace(NO_COMMENTS, "")
 
 
 @dataclass(frozen=True)
 class Table:
-    """A text file, and which of its columns are read.
+    """A text file by its first lines; later, how its lines are cut and which columns are read.
 
     Attributes
     ----------
     path : path
+    comments : Comments
+        They also stand behind rows where columns are of numbers.
+    lines : list of (int, str)
+        The first lines, at most three, that do not begin with a sign of comments, numbered.
+    heading : (int, str), optional
+        The last line above them with such a sign, without it: perhaps it names the columns.
+    signed : list of (int, str)
+        The first lines below the first one with such a sign, and no blank behind it.
+    longest : int
+        Bytes of the longest line.
     separator : str or None
         None: white space, or nothing where there is one column.
     width : int
         Number of columns.
-    kinds : mapping of int to pyarrow type
-        Places of the columns that are read: ``int64``, ``float64`` or ``string``.
     header : int
         Number of the line with the names, 0 where there is none.
-    begins : int
-        Number of the line with the names, or of the first row; comments may stand above it.
     names : sequence of str
-        The names of all columns, for messages.
-    comments : Comments
-        They also stand behind rows where columns are of numbers.
+        The names of all columns; none without a header.
+    kinds : mapping of int to pyarrow type
+        Places of the columns that are read: ``int64``, ``float64`` or ``string``.
     nulls : bool
         Empty values are unknown, and empty lines are rows.
     shortest : int
         Characters that a text has at least.
-    longest : int
-        Bytes of the longest line.
     ragged : bool
         Columns that are not read may be missing, and there may be more.
     meaning : str
@@ -333,65 +236,101 @@ class Table:
     """
 
     path: Path
-    separator: str | None
-    width: int
-    kinds: Mapping[int, pa.DataType]
-    header: int = 0
-    begins: int = 0
-    names: Sequence[str] = ()
     comments: Comments = field(default_factory=Comments)
+    lines: Sequence[tuple[int, str]] = ()
+    heading: tuple[int, str] | None = None
+    signed: Sequence[tuple[int, str]] = ()
+    longest: int = LONGEST_ROW
+    separator: str | None = None
+    width: int = 0
+    header: int = 0
+    names: Sequence[str] = ()
+    kinds: Mapping[int, pa.DataType] = field(default_factory=dict)
     nulls: bool = False
     shortest: int = 0
-    longest: int = LONGEST_ROW
     ragged: bool = False
     meaning: str = ""
     missing: str = "no number may be missing: fill it in, or leave the column or the row out"
 
-    def columns(self) -> list[pa.ChunkedArray]:
-        """The columns, in the order of ``kinds``."""
-        return [pa.chunked_array(column) for column in zip(*self.pieces(), strict=True)]
+    @property
+    def begins(self) -> int:
+        """Number of the first row, or of the header above it; comments may stand before it."""
+        return self.lines[0][0] if self.lines else 0
 
-    def pieces(
+    def line(self, number: int) -> str:
+        """The first line, or the second; empty where there is none."""
+        return self.lines[number][1] if number < len(self.lines) else ""
+
+    def rows(self, header: int) -> Sequence[tuple[int, str]]:
+        """The first rows below the number of a header, or of a table without one."""
+        found = [line for line in self.lines if line[0] > header]
+        return found or (self.signed if header else [])
+
+    def find_header(
         self,
-        tell: Callable[[int], None] = lambda at: None,
-        readers: Readers = ALONE,
-        look: Callable[[bytes], object] = lambda lines: None,
-    ) -> Iterator[list[pa.Array]]:
-        """The same some megabytes at a time; ``tell``, ``readers``: as of :func:`text_blocks`.
+        cut: Callable[[str], list[str]],
+        known: Callable[[list[str]], bool],
+        above_numbers: Callable[[list[str]], bool],
+        texts: bool = False,
+    ) -> tuple[int, list[str]]:
+        """Number and names of the line that names the columns; 0 and none without one.
 
-        ``look`` is shown the lines.
+        ``cut`` gives the columns of a line; see :func:`is_header` for the others. A comment is the
+        header if its names are known.
         """
+        first, below = cut(self.line(0)), cut(self.line(1))
+        fits = len(below) == len(first) and above_numbers(below)
+        if is_header(first, known=known(first), above_numbers=fits, texts=texts):
+            return self.begins, first
+        names = [] if self.heading is None else cut(self.heading[1])
+        if self.heading and all(names) and len(names) == len(first) and known(names):
+            return self.heading[0], names
+        return 0, []
+
+    def pieces(self, reading: Reading) -> Iterator[tuple[int, list[np.ndarray | pa.Array]]]:
+        """The columns of ``kinds``, some megabytes at a time, with the number of rows before.
+
+        Numbers are arrays of NumPy, texts of Arrow.
+        """
+        readers, size, rows = reading.readers, self.path.stat().st_size, 0
+
+        def tell(at: int) -> None:
+            reading.tell("reading", at, size)
+
         # A column of few rows costs as much as one of many.
         at_once = max(BLOCK, 512 * self.width)
         for first, block in text_blocks(
             self.path, self.longest, tell=tell, at_once=at_once, readers=readers
         ):
-            look(block)
+            reading.look(block)
             with readers.agreed():
                 columns = self._columns_of(first, block)
-            yield columns
+            counts = readers.gathered(len(columns[0]))
+            values = [
+                one if one.type == pa.string() else one.to_numpy(zero_copy_only=False)
+                for one in columns
+            ]
+            yield rows + sum(counts[: readers.rank]), values
+            rows += sum(counts)
 
     def _columns_of(self, first: int, block: bytes) -> list[pa.Array]:
         """The columns of some lines, of which the first has a number."""
         block = self._without_comments(first, block)
         columns = self._by_arrow(block)
-        behind = self._behind
-        if columns is None and behind is not None and behind.search(block):
-            block = behind.sub(b"", block)
-            columns = self._by_arrow(block)
+        if columns is None and (bare := self._without_comments_behind(block)) != block:
+            block, columns = bare, self._by_arrow(bare)
         if columns is None:
             rows = [self._by_hand(number, line) for number, line in lines_of(first, block)]
             values = zip(*rows, strict=True) if rows else ((),) * len(self.kinds)
             columns = list(map(pa.array, values, self.kinds.values()))
         return columns
 
-    @property
-    def _behind(self) -> re.Pattern[bytes] | None:
-        """A comment behind a row; None where the sign may be in a text."""
-        if pa.string() in self.kinds.values() or not self.comments.signs:
-            return None
+    def _without_comments_behind(self, block: bytes) -> bytes:
+        """The lines without comments behind rows; a text may have the sign."""
         signs = self.comments.signs.encode()
-        return re.compile(rb"(?<=[^\s%b])[^\S\n]*[%b][^\n]*" % (signs, signs))
+        if pa.string() in self.kinds.values() or not signs:
+            return block
+        return re.sub(rb"(?<=[^\s%b])[^\S\n]*[%b][^\n]*" % (signs, signs), b"", block)
 
     def _without_comments(self, first: int, block: bytes) -> bytes:
         """The lines, of which comments and the header are empty."""
@@ -400,7 +339,7 @@ class Table:
             lines[self.header - first : self.header - first + 1] = [b""]
             block = b"\n".join(lines)
         signs = self.comments.signs.encode()
-        if not any(sign in block for sign in self.comments.signs.encode()):
+        if not any(sign in block for sign in signs):
             return block
         number, place = first, 0
 
@@ -431,7 +370,7 @@ class Table:
             if self.header and not apart:
                 return False
             raise UserError(
-                f"{self.path}, line {number}: {quoted(line.strip())} may be a comment or a row",
+                f"{self.path}, line {number}: {files.quoted(line.strip())} may be a comment or a row",
                 f"--comments {NO_COMMENTS}: it is a row; --comments '{SIGNS}': it is a comment",
             )
         if apart:
@@ -460,18 +399,15 @@ class Table:
     def _is_value(self, word: str, kind: pa.DataType) -> bool:
         if kind == pa.string():
             return self.shortest <= len(word) <= LONGEST_TEXT
-        if kind == pa.int64():
-            return is_integer(word)
-        return is_number(word or "nan" * self.nulls)
+        return is_integer(word) if kind == pa.int64() else is_number(word or "nan" * self.nulls)
 
     def _by_arrow(self, block: bytes) -> list[pa.Array] | None:
         """The columns of lines; None where some are wrong, or may mean something else to Arrow."""
         delimiter: str = self.separator or (" " if self.width > 1 else UNUSED)
         quotes = b'"' in block
-        if quotes and delimiter == " ":
-            return None  # blanks within quotes are kept as they are
         hexadecimal = pa.int64() in self.kinds.values() and (b"0x" in block or b"0X" in block)
-        if hexadecimal or (quotes and b' "' in block):
+        # Blanks within quotes are kept as they are.
+        if hexadecimal or (quotes and (delimiter == " " or b' "' in block)):
             return None
         if delimiter == " ":
             if self.width == len(self.kinds) and pa.string() not in self.kinds.values():
@@ -518,10 +454,15 @@ class Table:
 
     def _by_hand(self, number: int, line: str) -> list[int | float | str]:
         """The values of a line; a UserError if it is wrong."""
-        if pa.string() in self.kinds.values():
-            check_text(line, f"{self.path}, line {number}")
+        if pa.string() in self.kinds.values() and any(
+            "\udc80" <= sign <= "\udcff" for sign in line
+        ):
+            raw = line[:40].encode("utf-8", "surrogateescape")
+            raise UserError(
+                f"{self.path}, line {number}: {raw!r} is not UTF-8", "save the file as UTF-8"
+            )
         words = self._words(line)
-        at = f"{self.path}, line {number}: {quoted(line.strip())}"
+        at = f"{self.path}, line {number}: {files.quoted(line.strip())}"
         if not self._has_columns(words):
             meaning = self.meaning and f": {self.meaning!r}"
             raise UserError(
@@ -533,60 +474,50 @@ class Table:
             if not self._is_value(words[place], kind):
                 fault = FAULTS.get(kind, f"a text of {self.shortest} to {LONGEST_TEXT} characters")
                 hint = self._hint_of_line(line) or self._hint_of_value(words[place], place, number)
-                column = f"{quoted(words[place])} in column {self._called(place)}"
-                raise UserError(f"{at}: {column} is not {fault}", hint)
-        return [_converted(words[place], kind) for place, kind in self.kinds.items()]
-
-    def _called(self, place: int) -> str:
-        """The name of a column, or its number from 1."""
-        return quoted(self.names[place]) if self.names else str(place + 1)
+                name = files.quoted(self.names[place]) if self.names else str(place + 1)
+                raise UserError(
+                    f"{at}: {files.quoted(words[place])} in column {name} is not {fault}", hint
+                )
+        converters = {pa.string(): str, pa.int64(): int, pa.float64(): float}
+        return [
+            converters[kind](words[place] or "nan" * (kind == pa.float64()))
+            for place, kind in self.kinds.items()
+        ]
 
     def _hint_of_value(self, word: str, place: int, number: int) -> str | None:
         """How a value that cannot be read may be mended."""
         ids = place in [*self.kinds][:2] and self.kinds[place] != pa.float64()
-        if is_missing(word) and ids:
-            return "no vertex may be missing: leave the row out"
         if is_missing(word):
-            return self.missing
+            return "no vertex may be missing: leave the row out" if ids else self.missing
         several = len(word.split()) > 1 and all(map(is_number, word.split()))
         if DECIMAL_COMMA.fullmatch(word) or (several and self.separator == ","):
             return POINTS
-        if self.kinds[place] == pa.string():
+        if self.kinds[place] == pa.string() or not ids:
             return None
-        hints = []
-        if ids and resembles_number(word) and not INTEGER_OF_ANY_SIZE.fullmatch(word):
-            hints.append("write ids as whole numbers: 100000, not 1e5 or 100000.0")
-        elif ids:
-            hints.append("if ids are texts, give --string-ids")
-        if ids and number == self.begins:
-            hints.append("if the line names the columns, --header")
-        return "; ".join(hints) or None
+        hint = "if ids are texts, give --string-ids"
+        if resembles_number(word) and not INTEGER_OF_ANY_SIZE.fullmatch(word):
+            hint = "write ids as whole numbers: 100000, not 1e5 or 100000.0"
+        return hint + "; if the line names the columns, --header" * (number == self.begins)
 
     def _hint_of_line(self, line: str) -> str | None:
         """The reason why a line may have other columns than the others."""
-        if self.comments.may_begin(line):
+        if line.lstrip()[:1] in [*self.comments.signs]:
             return f"if the line is a comment, --comments '{line.lstrip()[0]}'"
         other = separator_of(line)
         tabs = self.separator is None and other == "\t"
-        if self.width > 1 and other not in (self.separator, None) and not tabs:
-            called = {None: "white space", "\t": "tabs"}
-            one, two = (called.get(sign, f"{sign!r}") for sign in (self.separator, other))
-            if other == "," and DECIMAL_COMMA.search(line):
-                return POINTS
-            return f"the first line is separated by {one}, this one by {two}"
-        return None
-
-
-def _converted(word: str, kind: pa.DataType) -> int | float | str:
-    if kind == pa.string():
-        return word
-    return int(word) if kind == pa.int64() else float(word or "nan")
+        if self.width == 1 or other in (self.separator, None) or tabs:
+            return None
+        if other == "," and DECIMAL_COMMA.search(line):
+            return POINTS
+        called = {None: "white space", "\t": "tabs"}
+        one, two = (called.get(sign, f"{sign!r}") for sign in (self.separator, other))
+        return f"the first line is separated by {one}, this one by {two}"
 
 
 def lines_of(first: int, block: bytes) -> Iterator[tuple[int, str]]:
     """The lines that are not empty, each with its number.
 
-    Bytes that are not UTF-8 become lone surrogates, which :func:`check_text` refuses.
+    Bytes that are not UTF-8 become lone surrogates, which texts are refused for.
     """
     for number, raw in enumerate(block.split(b"\n"), first):
         line = raw.decode("utf-8", "surrogateescape")
@@ -594,96 +525,32 @@ def lines_of(first: int, block: bytes) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-@dataclass(frozen=True)
-class Opening:
-    """The first lines of a table, by which its columns and its header are judged.
-
-    Attributes
-    ----------
-    path : path
-    comments : Comments
-    lines : list of (int, str)
-        The first lines, at most three, that do not begin with a sign of comments, numbered.
-    heading : (int, str), optional
-        The last line above them with such a sign, without it: perhaps it names the columns.
-    signed : list of (int, str)
-        The first lines below the first one with such a sign, and no blank behind it.
-    """
-
-    path: Path
-    comments: Comments
-    lines: list[tuple[int, str]]
-    heading: tuple[int, str] | None = None
-    signed: list[tuple[int, str]] = field(default_factory=list)
-
-    def rows(self, header: int) -> list[tuple[int, str]]:
-        """The first rows below the number of a header, or of a table without one."""
-        found = [line for line in self.lines if line[0] > header]
-        return found or (self.signed if header else [])
-
-    @property
-    def begins(self) -> int:
-        """Number of the first row, or of the header above it."""
-        return self.lines[0][0] if self.lines else 0
-
-    @property
-    def first(self) -> str:
-        """The first row, or the header above it; empty where there is none."""
-        return self.lines[0][1] if self.lines else ""
-
-    @property
-    def second(self) -> str:
-        """The line after the first; empty where there is none."""
-        return self.lines[1][1] if len(self.lines) > 1 else ""
-
-    def header(
-        self,
-        cut: Callable[[str], list[str]],
-        known: Callable[[list[str]], bool],
-        above_numbers: Callable[[list[str]], bool],
-        texts: bool = False,
-    ) -> tuple[int, list[str]]:
-        """Number and names of the line that names the columns; 0 and none without one.
-
-        ``cut`` gives the columns of a line; see :func:`is_header` for the others. A comment is the
-        header if its names are known.
-        """
-        number, first, below = self.begins, cut(self.first), cut(self.second)
-        fits = len(below) == len(first) and above_numbers(below)
-        if is_header(first, known=known(first), above_numbers=fits, texts=texts):
-            return number, first
-        if self.heading is not None:
-            names = cut(self.heading[1])
-            if all(names) and len(names) == len(first) and known(names):
-                return self.heading[0], names
-        return 0, []
-
-
-def open_table(
-    path: Path, longest_line: int = LONGEST_LINE, comments: str | None = None
-) -> Opening:
+def open_table(path: Path, longest: int = LONGEST_LINE, comments: str | None = None) -> Table:
     """The first lines of a table; ``comments`` as :class:`Comments` has them ``given``."""
     of_table = Comments(comments)
+    signs = [*of_table.signs]
     lines: list[tuple[int, str]] = []
     signed: list[tuple[int, str]] = []
     heading, passed = None, 0
-    for first, block in text_blocks(path, longest_line):
+    for first, block in text_blocks(path, longest):
+        if block[:14].lower() == b"%%matrixmarket":
+            raise UserError(f"{path} is a Matrix Market file", "give --format mtx")
         for number, line in lines_of(first, block):
-            if not of_table.may_begin(line):
+            if line.lstrip()[:1] not in signs:
                 lines.append((number, line))
             elif not lines:
                 heading = number, line.strip().lstrip(of_table.signs).strip()
             elif comments is None and len(signed) < AT_FIRST and not APART.match(line):
                 signed.append((number, line))
             if len(lines) == AT_FIRST:
-                return Opening(path, of_table, lines, heading, signed)
+                return Table(path, of_table, lines, heading, signed, longest)
         passed += len(block)
         if passed > LONGEST_BLANK and not lines:
             raise UserError(
                 f"{path} begins with {passed >> 20} MiB of comments",
                 f"--comments {NO_COMMENTS}: lines that begin with a sign are rows",
             )
-    return Opening(path, of_table, lines, heading, signed)
+    return Table(path, of_table, lines, heading, signed, longest)
 
 
 def separator_of(line: str) -> str | None:
@@ -704,8 +571,6 @@ def words_of(line: str, separator: str | None) -> list[str]:
         if separator is None:
             line = line.replace("\t", " ").strip()
         (words,) = csv.reader([line], delimiter=separator or " ", skipinitialspace=True)
-    elif separator is None:
-        words = line.split()
     else:
         words = line.split(separator)
     return [word.strip() for word in words]
@@ -723,13 +588,6 @@ def is_number(word: str) -> bool:
     except ValueError:
         return False
     return "_" not in word
-
-
-def check_text(text: str, where: str) -> None:
-    """A UserError if there are bytes that are not UTF-8."""
-    if any("\udc80" <= sign <= "\udcff" for sign in text):
-        raw = text[:40].encode("utf-8", "surrogateescape")
-        raise UserError(f"{where}: {raw!r} is not UTF-8", "save the file as UTF-8")
 
 
 def _single_blanks(block: bytes) -> bytes:

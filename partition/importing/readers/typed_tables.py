@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,13 @@ import numpy as np
 from partition.errors import UserError
 from partition.graph.graph import MASKS
 from partition.graph.relations import Relation, parse_relation
-from partition.importing.readers import guess_format
-from partition.importing.readers.columns import UnclearColumns, columns_of_types, header_words
+from partition.importing.readers import LISTS, guess_format
+from partition.importing.readers.classes import classes_or_targets
 from partition.importing.readers.files import check_file, check_inside, quoted, read_errors
-from partition.importing.readers.names import named_roles
-from partition.importing.readers.npz import MASK_FIELDS, labels_or_targets, source_of, weights_name
+from partition.importing.readers.npz import MASK_FIELDS, source_of, weights_name
 from partition.importing.readers.numbering import positions, shown_id
-from partition.importing.readers.reading import read_source
+from partition.importing.readers.reading import read_ends, read_source
 from partition.importing.readers.source import Layout, Source
-from partition.importing.readers.text import open_table
 from partition.importing.readers.vertex_tables import NodeTable, plain, read_nodes
 
 
@@ -119,7 +117,7 @@ def typed_source_of(
             for mask, rows in one.masks.items():
                 masks[mask][name] = rows
         if "y" in given:
-            kind, values = labels_or_targets(given["y"])
+            kind, values = classes_or_targets(given["y"])
             _check_rows(values, sizes[name], f"{at}: y")
             found[kind][name] = values
         unread |= {f"{name}.{key}" for key in given if key not in ("x", "y", *MASK_FIELDS)}
@@ -165,8 +163,8 @@ def checked(source: TypedSource, where: str) -> TypedSource:
     return source
 
 
-def grouped(source: Source, relation: np.ndarray, names: Sequence[str], entity: str) -> TypedSource:
-    """A graph of one type whose arcs are of several relations.
+def grouped(source: Source, relation: np.ndarray, names: Sequence[str]) -> TypedSource:
+    """A graph of one type, "entity", whose arcs are of several relations.
 
     Parameters
     ----------
@@ -176,18 +174,16 @@ def grouped(source: Source, relation: np.ndarray, names: Sequence[str], entity: 
         The number of the relation of each.
     names : sequence of str
         Of the relations.
-    entity : str
-        What the type of all vertices is called.
     """
     order = np.argsort(relation, kind="stable")
     ends = np.searchsorted(relation[order], np.arange(len(names) + 1))
     arcs = []
     for number, name in enumerate(names):
         some = order[ends[number] : ends[number + 1]]
-        one = Relation(entity, name, entity)
+        one = Relation(ENTITY, name, ENTITY)
         arcs.append(RelationArcs(one, source.source[some], source.target[some]))
-    ids = {} if source.ids is None else {entity: source.ids}
-    return TypedSource({entity: source.n}, arcs, ids, format=source.format, notes=source.notes)
+    ids = {} if source.ids is None else {ENTITY: source.ids}
+    return TypedSource({ENTITY: source.n}, arcs, ids, format=source.format, notes=source.notes)
 
 
 def _size(
@@ -219,11 +215,9 @@ def _check_rows(rows: np.ndarray, count: int, where: str) -> None:
 
 
 ENTITY = "entity"  # the type of all vertices
-
-
 SCHEMA = "graph.toml"
-# A word such as 007, which a number would lose digits of.
-ZEROS = re.compile(rb"(?:^|[\s,;])-?0[0-9]")
+# A word such as 007 or +7, which a number would lose digits or signs of.
+WRITTEN = re.compile(rb"""(?:^|[\s,;"])(?:-?0[0-9]|\+)""")
 
 
 @dataclass(frozen=True)
@@ -233,6 +227,20 @@ class _Schema:
     relations: Mapping[Relation, Path]
     nodes: Mapping[str, Path | int]
     string_ids: bool = False
+
+
+@dataclass(frozen=True)
+class _Arcs:
+    """Arcs of a table: the ids of their sources and of their targets, and their weights.
+
+    ``unread`` are the columns that are nothing of these, ``comments`` how many lines were such.
+    """
+
+    file: Path
+    ends: tuple[np.ndarray, np.ndarray]
+    weights: np.ndarray | None
+    unread: str = ""
+    comments: int = 0
 
 
 def read(path: Path, layout: Layout) -> TypedSource:
@@ -246,52 +254,53 @@ def read(path: Path, layout: Layout) -> TypedSource:
     if not schema.relations:
         raise UserError(f"{path}: there are no relations", "--relation author,writes,paper=FILE")
     as_text = layout.string_ids or schema.string_ids
-    read_by = {
-        relation: _arcs(relation, file, layout, as_text)
-        for relation, file in schema.relations.items()
-    }
-    in_arcs = (name for one in schema.relations for name in (one.source, one.target))
+    relations = {r: _arcs(r, file, layout, as_text) for r, file in schema.relations.items()}
+    in_arcs = (name for one in relations for name in (one.source, one.target))
     names = list(dict.fromkeys([*schema.nodes, *in_arcs]))
-    found = {name: _table(name, schema.nodes.get(name), as_text, layout.comments) for name in names}
-    if not any(len(arcs.ends[0]) for arcs in read_by.values()):
+    tables = {n: _table(n, schema.nodes.get(n), as_text, layout.comments) for n in names}
+    if not any(len(arcs.ends[0]) for arcs in relations.values()):
         raise UserError(f"{path}: no relation has an arc")
-    texts = _texts(found, read_by, as_text)
-    ends: dict[str, list[tuple[np.ndarray, str]]] = {}
-    for relation, file in schema.relations.items():
-        given = _as_written(relation, file, layout, read_by[relation], texts)
-        for name, called in zip((relation.source, relation.target), given, strict=True):
-            ends.setdefault(name, []).append((called, str(file)))
+    ends: dict[str, list[tuple[np.ndarray, Path]]] = {name: [] for name in names}
+    for relation, arcs in relations.items():
+        for name, called in zip((relation.source, relation.target), arcs.ends, strict=True):
+            ends[name].append((called, arcs.file))
     counts, ids, numbers = {}, {}, {}
     for name in names:
-        known, numbered = _numbered(name, found[name], ends.get(name, []), name in texts)
+        known, numbered = _numbered(name, tables[name].ids, ends[name], as_text)
         counts[name], numbers[name] = len(known), iter(numbered)
         if not (known.dtype.kind == "i" and (known == np.arange(len(known))).all()):
             ids[name] = known
-    arcs_of = [
-        RelationArcs(r, next(numbers[r.source]), next(numbers[r.target]), arcs.weights)
-        for r, arcs in read_by.items()
-    ]
-    masks = {
-        mask: {n: t.masks[mask] for n, t in found.items() if mask in t.masks} for mask in MASKS
-    }
-    unread = [f"{name}: {', '.join(t.unread)}" for name, t in found.items() if t.unread]
-    unread += [f"{r.name}: {arcs.unread}" for r, arcs in read_by.items() if arcs.unread]
+    unread = [f"{name}: {', '.join(t.unread)}" for name, t in tables.items() if t.unread]
+    unread += [f"{r.name}: {arcs.unread}" for r, arcs in relations.items() if arcs.unread]
     notes: dict[str, object] = {"columns": f"not read: {'; '.join(unread)}"} if unread else {}
-    comments = sum(arcs.comments for arcs in read_by.values())
-    if comments := comments + sum(table.comments for table in found.values()):
+    comments = sum(arcs.comments for arcs in relations.values())
+    if comments := comments + sum(table.comments for table in tables.values()):
         notes["comments"] = comments
+
+    def of_types(field: str) -> dict[str, np.ndarray]:
+        found = {name: getattr(table, field) for name, table in tables.items()}
+        return {name: array for name, array in found.items() if array is not None}
+
+    masks = {
+        mask: {n: t.masks[mask] for n, t in tables.items() if mask in t.masks} for mask in MASKS
+    }
     return checked(
         TypedSource(
-            counts, arcs_of, ids,
-            features={n: t.features for n, t in found.items() if t.features is not None},
-            labels={n: t.labels for n, t in found.items() if t.labels is not None},
-            targets={n: t.targets for n, t in found.items() if t.targets is not None},
+            counts,
+            [
+                RelationArcs(r, next(numbers[r.source]), next(numbers[r.target]), arcs.weights)
+                for r, arcs in relations.items()
+            ],
+            ids,
+            features=of_types("features"),
+            labels=of_types("labels"),
+            targets=of_types("targets"),
             masks={mask: by_type for mask, by_type in masks.items() if by_type},
             format="tables",
             notes=notes,
         ),
         str(path),
-    )  # fmt: skip
+    )
 
 
 def _given(path: Path, layout: Layout) -> _Schema:
@@ -302,8 +311,8 @@ def _given(path: Path, layout: Layout) -> _Schema:
         )
     relations: dict[Relation, Path] = {}
     for text in layout.relation:
-        named, equals, file = text.partition("=")
-        if not equals or not file:
+        named, _, file = text.partition("=")
+        if not file:
             raise UserError(f"--relation {text}", "--relation author,writes,paper=writes.csv")
         relation = parse_relation(named)
         if relation in relations:
@@ -311,8 +320,8 @@ def _given(path: Path, layout: Layout) -> _Schema:
         relations[relation] = path / file
     nodes: dict[str, Path | int] = {}
     for text in layout.nodes:
-        name, equals, value = text.partition("=")
-        if not equals or not value or name in nodes:
+        name, _, value = text.partition("=")
+        if not value or name in nodes:
             raise UserError(f"--nodes {text}", "--nodes paper=papers.parquet, once for each type")
         nodes[name] = int(value) if value.isdecimal() else path / value
     return _Schema(relations, nodes)
@@ -327,113 +336,50 @@ def _listed(path: Path) -> _Schema:
             facts = tomllib.loads(file.read_text("utf-8"))
         except tomllib.TOMLDecodeError as error:
             raise UserError(f"{file} is no TOML file: {error}") from error
-    string_ids = facts.pop("string_ids", False)
-    tables = {name: facts.pop(name, {}) for name in ("relations", "nodes")}
-    if (
-        facts
-        or type(string_ids) is not bool
-        or not all(isinstance(table, dict) for table in tables.values())
-    ):
+    string_ids, relations, nodes = (
+        facts.pop(name, nothing)
+        for name, nothing in (("string_ids", False), ("relations", {}), ("nodes", {}))
+    )
+    tables = isinstance(relations, dict) and isinstance(nodes, dict)
+    if facts or type(string_ids) is not bool or not tables:
         strange = quoted(next(iter(facts), "a value"))
         raise UserError(f"{file}: {strange} is not of the tables [relations] and [nodes]")
-    relations: dict[Relation, Path] = {}
-    for text, name in tables["relations"].items():
+    for text, name in relations.items():
         if not isinstance(name, str):
             raise UserError(f"{file}: {quoted(text)} is not the name of a file")
-        relations[parse_relation(text)] = file.parent / name
-    nodes: dict[str, Path | int] = {}
-    for text, value in tables["nodes"].items():
+    for text, value in nodes.items():
         if type(value) is not int and not isinstance(value, str):
             raise UserError(f"{file}: {quoted(text)} is neither a file nor a number of vertices")
-        nodes[text] = file.parent / value if isinstance(value, str) else value
-    return _Schema(relations, nodes, string_ids)
-
-
-def _only_header(file: Path, layout: Layout) -> bool:
-    """Whether a table in text names its columns and has no line beside: a relation without arcs."""
-    if guess_format(file) != "edges":
-        return False
-    with read_errors(file):
-        opening = open_table(file, comments=layout.comments)
-    if len(opening.lines) != 1 or opening.signed:
-        return False
-    return layout.columns is not None or bool(named_roles(header_words(file, layout.comments)))
-
-
-@dataclass(frozen=True)
-class _Arcs:
-    """Arcs of a table: the ids of their sources and of their targets, and their weights.
-
-    ``unread`` are the columns that are nothing of these, ``comments`` how many lines were such.
-    """
-
-    ends: tuple[np.ndarray, np.ndarray]
-    weights: np.ndarray | None
-    unread: str = ""
-    comments: int = 0
+    return _Schema(
+        {parse_relation(text): file.parent / name for text, name in relations.items()},
+        {name: file.parent / v if isinstance(v, str) else v for name, v in nodes.items()},
+        string_ids,
+    )
 
 
 def _arcs(relation: Relation, file: Path, given: Layout, as_text: bool) -> _Arcs:
-    layout = Layout(header=given.header, comments=given.comments, string_ids=as_text)
-    ends = (relation.source, relation.target)
-    if (found := columns_of_types(file, layout, ends)) is not None and found[1] == ends:
-        layout = found[0]
-    if _only_header(file, layout):
-        nothing = np.empty(0, np.int64)
-        return _Arcs((nothing, nothing), None)
-    padded = False
+    """The arcs of a table. Integers are texts if one is not written as a number is, such as 007."""
+    layout = Layout(
+        header=given.header, comments=given.comments, string_ids=as_text,
+        types=((relation.source, relation.target),),
+    )  # fmt: skip
+    as_written = False
 
     def look(lines: bytes) -> None:
-        nonlocal padded
-        padded = padded or ZEROS.search(lines) is not None
+        nonlocal as_written
+        as_written = as_written or WRITTEN.search(lines) is not None
 
-    try:
-        arcs = read_source(file, "auto", layout, look)
-    except UnclearColumns as error:
-        raise UserError(
-            error.message,
-            "call the columns in a header source, target and perhaps weight, or the first two "
-            f"{relation.source} and {relation.target}",
-        ) from error
-    if not as_text and (arcs.ids is None or arcs.ids.dtype.kind == "i") and padded:
+    if guess_format(file) not in LISTS:
+        source = read_source(file, "auto", layout)
+        ends = source.source, source.target
+        if source.ids is not None:
+            ends = source.ids[source.source], source.ids[source.target]
+        return _Arcs(file, ends, source.weights, ", ".join(source.unread))
+    ends, weights, stream = read_ends(file, layout, look)
+    if not stream.text and as_written:
         return _arcs(relation, file, given, True)
-    source, target = (
-        one if arcs.ids is None else arcs.ids[one] for one in (arcs.source, arcs.target)
-    )
-    unread = ", ".join(arcs.unread)
-    return _Arcs((source, target), arcs.weights, unread, arcs.notes.get("comments", 0))
-
-
-def _as_written(
-    relation: Relation, file: Path, given: Layout, arcs: _Arcs, texts: Collection[str]
-) -> tuple[np.ndarray, np.ndarray]:
-    """The ids of both ends; those of types with texts anew, if they were read as numbers."""
-    anew = [
-        name in texts and called.dtype.kind == "i"
-        for name, called in zip((relation.source, relation.target), arcs.ends, strict=True)
-    ]
-    if not any(anew) or guess_format(file) != "edges":  # others hold no digits, but numbers
-        return arcs.ends
-    written = _arcs(relation, file, given, True).ends
-    source, target = (
-        of_text if again else called
-        for again, of_text, called in zip(anew, written, arcs.ends, strict=True)
-    )
-    return source, target
-
-
-def _texts(
-    tables: Mapping[str, NodeTable], arcs: Mapping[Relation, _Arcs], as_text: bool
-) -> set[str]:
-    """The types whose ids are texts: one is no number, or is not written as one."""
-    arrays = [(name, table.ids) for name, table in tables.items()]
-    for relation, one in arcs.items():
-        arrays += zip((relation.source, relation.target), one.ends, strict=True)
-    return {
-        name
-        for name, ids in arrays
-        if ids is not None and ids.dtype.kind == "U" and len(ids) and (as_text or not plain(ids))
-    }
+    unread, notes = ", ".join(stream.rest.get("unread", ())), stream.rest.get("notes", {})
+    return _Arcs(file, ends, weights, unread, notes.get("comments", 0))
 
 
 def _table(name: str, given: Path | int | None, as_text: bool, comments: str | None) -> NodeTable:
@@ -448,24 +394,22 @@ def _table(name: str, given: Path | int | None, as_text: bool, comments: str | N
 
 
 def _numbered(
-    name: str, table: NodeTable, ends: list[tuple[np.ndarray, str]], as_text: bool
+    name: str, known: np.ndarray | None, ends: list[tuple[np.ndarray, Path]], as_text: bool
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The ids of a type in the order of its vertices, and the number of each end of arcs."""
-    arrays = [called for called, _ in ends if len(called)]
+    """The ids of a type in the order of its vertices, and the number of each end of arcs.
 
-    def same(array: np.ndarray) -> np.ndarray:
-        return array.astype(str) if as_text else array.astype(np.int64)
-
-    known = table.ids
-    if known is None:
-        known = np.unique(np.concatenate([same(a) for a in arrays] or [np.empty(0, np.int64)]))
-    known = same(known)
+    ``known`` are the ids of its table. They are texts if one is no number, or not written as one.
+    """
+    arrays = [array for array in (known, *(called for called, _ in ends)) if array is not None]
+    texts = [array for array in arrays if array.dtype.kind == "U" and len(array)]
+    kind = str if any(as_text or not plain(array) for array in texts) else np.int64
+    given = [called.astype(kind) for called, _ in ends]
+    known = np.unique(np.concatenate(given)) if known is None else known.astype(kind)
     numbered = []
-    for called, file in ends:
-        if not len(called):
+    for wanted, (_, file) in zip(given, ends, strict=True):
+        if not len(wanted):
             numbered.append(np.empty(0, np.int64))
             continue
-        wanted = same(called)
         if not len(known):
             raise UserError(f"{file}: there are no vertices of the type {name}")
         place, there = positions(known, wanted)

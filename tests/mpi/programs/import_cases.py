@@ -10,7 +10,7 @@ from unittest.mock import patch
 import commands
 
 from gcnmpi.importing import running, vertices
-from partition.importing.readers import edge_index, parquet, text
+from partition.importing.readers import arc_lists, parquet, text
 
 open_stream = running.open_stream
 MOST = 400  # arcs that a rank sorts at once
@@ -26,7 +26,7 @@ def of_case(comm, words: list[str]) -> list[str | None]:
     with (
         patch.object(text, "BLOCK", 1),
         patch.object(vertices, "SAMPLES", 5),
-        patch.object(edge_index, "AT_ONCE", 70),
+        patch.object(arc_lists, "AT_ONCE", 70),
         patch.object(parquet, "AT_ONCE", 90),
         patch.multiple(running, FEWEST=7, arcs_at_once=lambda memory, n: MOST),
         patch.object(running, "open_stream", touching if touched else open_stream),
