@@ -7,8 +7,9 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -28,37 +29,11 @@ from partition.importing.datasets import is_dataset
 from partition.importing.on_disk import Building, Columns, arcs_at_once, scratch_folder
 from partition.importing.readers import SHARED, checked_format
 from partition.importing.readers.reading import open_stream
-from partition.importing.readers.source import Reading, Tell
+from partition.importing.readers.source import Readers, Reading, Tell
 from partition.records import map_npy
 
-T = TypeVar("T")
 FEWEST = 1 << 10  # arcs that are sent at once
 SENT_BYTES = 64  # that an arc takes while it is sent
-
-
-@dataclass(frozen=True)
-class Ranks:
-    """The ranks of a communicator, who read a file together."""
-
-    comm: Comm
-
-    @property
-    def rank(self) -> int:
-        """The number of this one."""
-        return self.comm.rank
-
-    @property
-    def size(self) -> int:
-        """How many there are."""
-        return self.comm.size
-
-    def gathered(self, value: T) -> list[T]:
-        """The values of all ranks, in their order."""
-        return self.comm.allgather(value)
-
-    def agreed(self) -> contextlib.AbstractContextManager[None]:
-        """A block that all ranks leave together."""
-        return agreed(self.comm)
 
 
 @dataclass(frozen=True)
@@ -130,7 +105,8 @@ def _arcs(
     with agreed(comm):
         most = arcs_at_once(memory, 0)
         at_once = max(FEWEST, most // (8 * comm.size))
-        reading = Reading(tell=tell, readers=Ranks(comm))
+        ranks = Readers(comm.rank, comm.size, comm.allgather, partial(agreed, comm))
+        reading = Reading(tell=tell, readers=ranks)
         stream = open_stream(asked.source, asked.format, replace(layout, ids=None), reading)
     max_bytes = float(at_once * SENT_BYTES)
     ids = IdCollector(comm, stream, layout, int(memory // 200), max_bytes)

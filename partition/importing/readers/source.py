@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,41 +16,27 @@ from partition.importing.readers.arc_columns import NO_DATA, ArcTable
 T = TypeVar("T")
 
 
-class Readers(Protocol):
-    """Several who read a file together; every one calls every method, in the same order."""
-
-    @property
-    def rank(self) -> int:
-        """The number of this one."""
-
-    @property
-    def size(self) -> int:
-        """How many there are."""
-
-    def gathered(self, value: T) -> list[T]:
-        """The values that all of them have, in their order."""
-
-    def agreed(self) -> contextlib.AbstractContextManager[None]:
-        """A block that all leave together: with the UserError of the first that has one."""
-
-
 @dataclass(frozen=True)
-class Alone:
-    """A single reader."""
+class Readers:
+    """Those who read a file together; every one makes every call, in the same order.
+
+    Attributes
+    ----------
+    rank, size : int
+        The number of this one, and how many there are.
+    gathered : callable
+        Makes of a value those that all of them have, in their order.
+    agreed : callable
+        Makes a block that all leave together, with the UserError of the first that has one.
+    """
 
     rank: int = 0
     size: int = 1
-
-    def gathered(self, value: T) -> list[T]:
-        """The value of this one."""
-        return [value]
-
-    def agreed(self) -> contextlib.AbstractContextManager[None]:
-        """A block that this one leaves with its own errors."""
-        return contextlib.nullcontext()
+    gathered: Callable[[Any], list[Any]] = lambda value: [value]
+    agreed: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
 
 
-ALONE = Alone()
+ALONE = Readers()
 
 
 def in_step(pieces: Iterator[T], readers: Readers, nothing: Callable[[], T]) -> Iterator[T]:
