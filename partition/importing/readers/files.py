@@ -433,6 +433,12 @@ def check_csr(matrix: Csr, where: str) -> Csr:
     return matrix
 
 
+def csr_of(matrix: object, where: str) -> Csr:
+    """The checked parts of a matrix of SciPy, whatever its form."""
+    csr = sp.csr_array(matrix)
+    return check_csr((csr.indptr, csr.indices, csr.data, csr.shape), where)
+
+
 def csr_arrays(arrays: dict[str, np.ndarray], prefix: str, where: str) -> Csr:
     """The checked matrix of that prefix."""
     keys = [f"{prefix}{part}" for part in ("indptr", "indices", "data", "shape")]

@@ -100,11 +100,8 @@ def with_dense(fields: Mapping[str, Any], where: str) -> tuple[dict[str, np.ndar
         if not sp.issparse(matrix):
             continue
         if name not in ("adj_t", "adj"):
-            csr = sp.csr_array(matrix)
-            csr = files.check_csr(
-                (csr.indptr, csr.indices, csr.data, csr.shape), f"{where}: {name}"
-            )
-            found[name] = files.dense_features(csr, f"{where}: {name}")
+            at = f"{where}: {name}"
+            found[name] = files.dense_features(files.csr_of(matrix, at), at)
         elif fields.get("edge_index") is None and "edge_index" not in found:
             row, column = matrix.tocoo().coords
             found["edge_index"] = np.stack((column, row) if name == "adj_t" else (row, column))
