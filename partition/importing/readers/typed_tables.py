@@ -105,31 +105,26 @@ def typed_source_of(
     masks: dict[str, dict[str, np.ndarray]] = {name: {} for name in MASKS}
     sizes: dict[str, int] = {}
     for name in names:
-        given = vertices.get(name, {})
-        at = f"{where}, {name}"
-        sizes[name] = _size(name, counts.get(name), given, relations, arcs)
-        known = {key: a for key, a in given.items() if key in ("x", *MASK_FIELDS)}
-        nothing = {"edge_index": np.empty((2, 0), np.int64)}
-        if sizes[name]:
-            one = source_of(known | nothing, at, format, Layout(), {}, sizes[name])
-            if one.features is not None:
-                found["features"][name] = one.features
+        given, at = vertices.get(name, {}), f"{where}, {name}"
+        sizes[name] = n = _size(name, counts.get(name), given, arcs)
+        if n:
+            known = {key: array for key, array in given.items() if key in ("x", *MASK_FIELDS)}
+            no_arcs = {"edge_index": np.empty((2, 0), np.int64)}
+            one = source_of(known | no_arcs, at, format, Layout(), {}, n)
+            found["features"] |= {} if one.features is None else {name: one.features}
             for mask, rows in one.masks.items():
                 masks[mask][name] = rows
         if "y" in given:
             kind, values = classes_or_targets(given["y"])
-            _check_rows(values, sizes[name], f"{at}: y")
+            _check_rows(values, n, f"{at}: y")
             found[kind][name] = values
         unread |= {f"{name}.{key}" for key in given if key not in ("x", "y", *MASK_FIELDS)}
     read = []
-    for relation in relations:
-        at = f"{where}, {relation}"
-        fields = arcs[relation]
-        weight = weights_name(fields)
-        taken = ("edge_index", *([] if weight is None else [weight]))
-        known = {key: fields[key] for key in taken if key in fields}
+    for relation, fields in zip(relations, arcs.values(), strict=True):
+        taken = ("edge_index", weights_name(fields))
+        known = {key: array for key, array in fields.items() if key in taken}
         most = max(1, sizes[relation.source], sizes[relation.target])
-        one = source_of(known, at, format, Layout(), {}, most)
+        one = source_of(known, f"{where}, {relation}", format, Layout(), {}, most)
         read.append(RelationArcs(relation, one.source, one.target, one.weights))
         unread |= {f"{relation}.{key}" for key in fields if key not in known}
     more = ", …" if len(unread) > 12 else ""
@@ -187,11 +182,7 @@ def grouped(source: Source, relation: np.ndarray, names: Sequence[str]) -> Typed
 
 
 def _size(
-    name: str,
-    said: int | None,
-    given: Fields,
-    relations: Sequence[Relation],
-    arcs: Mapping[tuple[str, str, str], Fields],
+    name: str, said: int | None, given: Fields, arcs: Mapping[tuple[str, str, str], Fields]
 ) -> int:
     """How many vertices a type has: as it is said, by its rows, or by the largest number."""
     if said is not None:
@@ -200,9 +191,9 @@ def _size(
     if rows:
         return rows[0]
     most = -1
-    for relation in relations:
-        index = arcs[relation].get("edge_index", np.empty((2, 0)))
-        for side, end in enumerate((relation.source, relation.target)):
+    for (source, _, target), fields in arcs.items():
+        index = fields.get("edge_index", np.empty((2, 0)))
+        for side, end in enumerate((source, target)):
             if end == name and index.ndim == 2 and index.shape[0] == 2 and index.size:
                 most = max(most, int(index[side].max()))
     return most + 1
