@@ -80,7 +80,7 @@ FORMATS = {
         options=("columns", "string_ids", "vertices", "ids", *OF_ARCS),
     ),
     "triples": Format(
-        "link_files:read_triples",
+        "typed_tables:read_triples",
         options=("columns", "header", "comments", "string_ids", "vertices", "ids"),
         packed=True,
     ),
