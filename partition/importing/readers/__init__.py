@@ -11,7 +11,7 @@ from pathlib import Path
 
 from partition.errors import UserError, unknown_name
 from partition.importing.readers import files
-from partition.importing.readers.sizes import BANNER, HYPERGRAPH, refuse_sizes
+from partition.importing.readers.metis import BANNER, HYPERGRAPH, refuse_sizes
 from partition.importing.readers.source import Layout
 from partition.registry import Registry
 
