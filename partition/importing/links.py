@@ -34,8 +34,7 @@ from partition.importing.readers.pyg import CACHES, CLASSES, attributes_of
 from partition.importing.readers.source import Layout
 from partition.importing.tensors import host_array
 from partition.records import NUMBERS, TEXTS, map_npy, read_npz
-from partition.tensor_files import arrays
-from partition.tensor_files.pickles import Meant
+from partition.tensor_files import pickles
 from partition.tensor_files.torch_zip import TorchFile, is_tensor, open_torch, read_old_torch
 
 VERTICES = ("positives", "negatives", "candidates", "both")  # arrays that hold ids of vertices
@@ -47,11 +46,11 @@ SUFFIXES = (
     *TORCH, ".npy", ".parquet",
     *(text + packed for text in (".csv", ".tsv", ".txt") for packed in ("", *COMPRESSED)),
 )  # fmt: skip
-MEANT = Meant(
+MEANT = pickles.Meant(
     "pairs of vertices in a file of torch",
     "torch.save({'edge': pairs, 'edge_neg': negatives}, FILE), tensors of shape (m, 2)",
 )
-NAMES = CACHES | arrays.NAMES
+NAMES = CACHES | pickles.ARRAY_NAMES
 TYPES = "head_type"
 # Arrays that are read, by their names in OGB and PyTorch Geometric.
 KNOWN = {
@@ -221,7 +220,7 @@ def _parts(
                 )
             tensor = is_tensor(value)
             if name not in KNOWN:
-                unread |= {name} if tensor or arrays.is_numpy_array(value) else set()
+                unread |= {name} if tensor or pickles.is_numpy_array(value) else set()
             elif tensor and file is None:
                 raise UserError(
                     f"{path} has tensors in a form older than torch 1.6",
@@ -230,7 +229,7 @@ def _parts(
             elif tensor and file is not None:
                 fields[name] = file.array(name, value)
             else:
-                fields[name] = arrays.numpy_array(value, f"{path}: {name}")
+                fields[name] = pickles.numpy_array(value, f"{path}: {name}")
         found.append(_named_pairs(fields, str(path)))
     return found, unread
 
