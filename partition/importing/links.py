@@ -91,16 +91,9 @@ def read_masks(path: Path, layout: Layout) -> tuple[dict[str, PairList], list[st
             return read_masks(_only_folder(inner), layout)
         if (path / "split_dict.pt").is_file():
             return read_masks(path / "split_dict.pt", layout)
-        found, unread = dict[str, PairList](), set[str]()
-        for file in _files_of_masks(path):
-            mask = MASK_OF[file.name.split(".")[0]]
-            if file.suffix in TORCH:
-                (arrays,), more = _torch(file, 1)
-                found[mask] = PairList(arrays)
-                unread |= more
-            else:
-                found[mask] = _read_list(file, layout)
-        return found, _unread(path, unread)
+        listed = {mask: _read_list(file, layout) for mask, file in _files_of_masks(path).items()}
+        unread = set[str]().union(*(more for _, more in listed.values()))
+        return {mask: found for mask, (found, _) in listed.items()}, _unread(path, unread)
     check_file(path)
     if path.suffix in TORCH:
         parts, unread = _torch(path, len(MASKS))
@@ -113,20 +106,23 @@ def read_masks(path: Path, layout: Layout) -> tuple[dict[str, PairList], list[st
     )
 
 
-def _read_list(path: Path, layout: Layout) -> PairList:
+def _read_list(path: Path, layout: Layout) -> tuple[PairList, set[str]]:
     """The positives in a list of pairs, with relations if there is a column of them.
 
-    Of a file of torch, which may hold a dict, all arrays of its mask. Of ``layout`` the columns,
-    the header, comments, types and ``string_ids`` are used.
+    Of a file of torch, which may hold a dict, all arrays of its mask; and the names of those that
+    are not read. Of ``layout`` the columns, the header, comments, types and ``string_ids`` are
+    used.
     """
     if path.suffix in TORCH:
-        return PairList(_torch(path, 1)[0][0])
+        (arrays,), unread = _torch(path, 1)
+        return PairList(arrays), unread
     if (format := guess_format(path)) not in LISTS:
         raise UserError(
             f"{path} has the format {format}, which is no list of pairs",
             f"lists of pairs are {', '.join(LISTS)} and .pt; --from takes an .npz of all masks",
         )
-    return PairList(*read_pairs(path, layout, look_up=True)[:2])
+    arrays, listed, _ = read_pairs(path, layout, look_up=True)
+    return PairList(arrays, listed), set()
 
 
 def _labelled_pairs(fields: Mapping[str, np.ndarray], where: str) -> Arrays:
@@ -250,15 +246,12 @@ def _npz(path: Path) -> tuple[dict[str, PairList], list[str]]:
     return {mask: PairList(arrays) for mask, arrays in found.items()}, _unread(path, unread)
 
 
-def _files_of_masks(folder: Path) -> list[Path]:
-    found = [
-        file
-        for file in sorted(folder.iterdir())
-        if file.name.split(".")[0] in MASK_OF and file.name.endswith(SUFFIXES)
-    ]
-    masks = [MASK_OF[file.name.split(".")[0]] for file in found]
-    if sorted(masks) != sorted(MASKS):
-        names = ", ".join(file.name for file in found) or "nothing"
+def _files_of_masks(folder: Path) -> dict[str, Path]:
+    files = [file for file in sorted(folder.iterdir()) if file.name.endswith(SUFFIXES)]
+    files = [file for file in files if file.name.split(".")[0] in MASK_OF]
+    found = {MASK_OF[file.name.split(".")[0]]: file for file in files}
+    if not len(found) == len(files) == len(MASKS):
+        names = ", ".join(file.name for file in files) or "nothing"
         raise UserError(
             f"{folder} has {names}: it is not clear which files hold the pairs",
             "one file each called train, valid and test, such as train.pt, train.csv or train.npy",
@@ -333,17 +326,16 @@ def import_pairs(
     if files.whole is not None:
         listed, notes = read_masks(files.whole, layout)
     found: dict[str, Arrays] = {mask: {} for mask in MASKS}
-    for mask, one in listed.items():
-        found[mask] = _in_graph(one, graph, f"{files.whole}, {mask}")
+    found |= {mask: _in_graph(p, graph, f"{files.whole}, {mask}") for mask, p in listed.items()}
     for (mask, kind), path in files.parts.items():
         where = f"{path}, {mask}"
         if kind == "candidates":
             one = PairList({kind: map_npy(path, kinds=NUMBERS + TEXTS)})
         elif kind == "negatives":
-            one = _read_list(path, replace(layout, columns=None))
+            one, _ = _read_list(path, replace(layout, columns=None))
             one = replace(one, arrays={kind: one.arrays["positives"]})
         else:
-            one = _read_list(path, layout)
+            one, _ = _read_list(path, layout)
         found[mask] = found[mask] | _in_graph(one, graph, where)
     made = Path(files.whole or next(iter(files.parts.values()))).name
     pairs, more = pairs_from(found, graph_id, directed, name, f"from {made}", graph.relations)
@@ -408,7 +400,7 @@ def listed_pairs(
     read, or names a vertex or a relation that the graph does not have.
     """
     layout = _as_in(graph, Layout(columns=columns))
-    arrays = _in_graph(_read_list(path, layout), graph, str(path))
+    arrays = _in_graph(_read_list(path, layout)[0], graph, str(path))
     pairs, relations = arrays["positives"], arrays.get("relations")
     if relations is None:
         return pairs, None
@@ -542,19 +534,10 @@ def pairs_from(
         del kinds["negatives"]["train"]
         notes.append(f"{len(given):,} negatives to train on, for {count:,} pairs: left out")
     pairs = PairSet(
-        name=name,
-        graph_id=graph_id,
-        id="",
-        directed=directed,
-        seed=None,
-        made=made,
-        positives=kinds["positives"],
-        negatives=kinds["negatives"],
-        candidates=kinds["candidates"],
-        replaced="both" if both else "second",
-        relations=relations,
-        relation_names=names,
-    )
+        name=name, graph_id=graph_id, id="", directed=directed, seed=None, made=made,
+        positives=kinds["positives"], negatives=kinds["negatives"], candidates=kinds["candidates"],
+        replaced="both" if both else "second", relations=relations, relation_names=names,
+    )  # fmt: skip
     train = kinds["positives"]["train"]
     keep = (train[:, 0] != train[:, 1]) | bool(relations)
     if not keep.all():

@@ -168,11 +168,10 @@ def guess_format(path: Path) -> str:
     files.check_file(path)
     with files.read_errors(path):
         packing = files.packing_of(path)
-        name, begin = path.name, b""
-        arrays = packing == files.ZIP and files.holds_arrays(path)
+        arrays, name, begin = packing == files.ZIP and files.holds_arrays(path), path.name, b""
         if not arrays:
-            name = files.content_name(path)
-            with files.open_unpacked(path) as file:
+            file, name = files.open_content(path)
+            with file:
                 begin = file.read(1 << 12)
     if BANNER.match(begin):
         return "mtx"
