@@ -133,7 +133,7 @@ class IdCollector:
             assert stream.vertices is not None
             with agreed(comm):
                 span = np.array([low, high] if low <= high else [], np.int64)
-                low, high = announced(span, span, stream.vertices, stream.where)
+                low, high = announced(span, stream.vertices, stream.where)
                 check_number(high - low + 1)
             return self._consecutive(low, high)
         known = self._seen.all()

@@ -1,12 +1,17 @@
 """Pairs for link prediction out of files of other programs, and out of graphs of PyTorch Geometric.
 
 One file or folder may hold all masks (the splits of OGB, an ``npz``, a tuple that ``torch.save``
-wrote), or there is a file for each array (tables, ``npy``, Parquet).
+wrote), or there is a file for each array (tables, ``npy``, Parquet). Everything is read by the
+readers of graphs: torch's files and pickles as data, tables by Arrow.
+
+Arrays of a mask are called "positives" (m, 2), "negatives" (q, 2), "candidates" (m, C) for the
+second end, or "both" for each end, and "relations" (m,).
 """
 
 from __future__ import annotations
 
 import itertools
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,13 +24,251 @@ from partition.graph.graph import MASKS, Graph
 from partition.graph.links import HELD_OUT, PairSet, identified, keys
 from partition.graph.relations import Relation, names_of, number_relations
 from partition.graph.twins import Twin
-from partition.importing.readers import link_files
-from partition.importing.readers.files import check_inside
+from partition.importing.readers import LISTS, RELATION, guess_format
+from partition.importing.readers.arc_columns import ends_of
+from partition.importing.readers.arc_lists import ArcList, read_pairs, rows_of_pairs
+from partition.importing.readers.files import COMPRESSED, check_file, check_inside, quoted
+from partition.importing.readers.names import MASK_OF
 from partition.importing.readers.numbering import positions, shown_id
+from partition.importing.readers.pyg import CACHES, CLASSES, attributes_of
 from partition.importing.readers.source import Layout
 from partition.importing.tensors import host_array
+from partition.records import NUMBERS, TEXTS, map_npy, read_npz
+from partition.tensor_files import pickles
+from partition.tensor_files.torch_zip import TorchFile, is_tensor, open_torch, read_old_torch
 
 VERTICES = ("positives", "negatives", "candidates", "both")  # arrays that hold ids of vertices
+
+
+Arrays = dict[str, np.ndarray]
+TORCH = (".pt", ".pth")
+SUFFIXES = (
+    *TORCH, ".npy", ".parquet",
+    *(text + packed for text in (".csv", ".tsv", ".txt") for packed in ("", *COMPRESSED)),
+)  # fmt: skip
+MEANT = pickles.Meant(
+    "pairs of vertices in a file of torch",
+    "torch.save({'edge': pairs, 'edge_neg': negatives}, FILE), tensors of shape (m, 2)",
+)
+NAMES = CACHES | pickles.ARRAY_NAMES
+TYPES = "head_type"
+# Arrays that are read, by their names in OGB and PyTorch Geometric.
+KNOWN = {
+    "edge", "edge_neg", "source_node", "target_node", "source_node_neg", "target_node_neg",
+    "head", "tail", "head_neg", "tail_neg", RELATION, "edge_label_index", "edge_label",
+    "pos_edge_label_index", "neg_edge_label_index", "pos_edge_label",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PairList:
+    """The pairs of a mask in a file.
+
+    Attributes
+    ----------
+    arrays : dict of str to array
+        "positives" and so on: see above.
+    listed : ArcList, optional
+        The table that they stand in, with the types that its columns are called as.
+    """
+
+    arrays: Arrays
+    listed: ArcList | None = None
+
+
+def read_masks(path: Path, layout: Layout) -> tuple[dict[str, PairList], list[str]]:
+    """The arrays of all masks in one file or folder, and lines about what is not read.
+
+    A folder holds ``train``, ``valid`` (or ``val``) and ``test``, each with one of the suffixes
+    that are known, or ``split_dict.pt``; or it has one such folder in ``split/``. ``layout`` as of
+    :func:`_read_list`.
+
+    A UserError if something is missing, damaged, or of a form that is not known.
+    """
+    if path.is_dir():
+        inner = path / "split"
+        if inner.is_dir():
+            return read_masks(_only_folder(inner), layout)
+        if (path / "split_dict.pt").is_file():
+            return read_masks(path / "split_dict.pt", layout)
+        listed = {mask: _read_list(file, layout) for mask, file in _files_of_masks(path).items()}
+        unread = set[str]().union(*(more for _, more in listed.values()))
+        return {mask: found for mask, (found, _) in listed.items()}, _unread(path, unread)
+    check_file(path)
+    if path.suffix in TORCH:
+        parts, unread = _torch(path, len(MASKS))
+        return dict(zip(MASKS, map(PairList, parts), strict=True)), _unread(path, unread)
+    if path.suffix == ".npz":
+        return _npz(path)
+    raise UserError(
+        f"{path} does not hold pairs of all masks",
+        "a folder of train, valid and test, an .npz or a .pt does; or give --train, --val, --test",
+    )
+
+
+def _read_list(path: Path, layout: Layout) -> tuple[PairList, set[str]]:
+    """The positives in a list of pairs, with relations if there is a column of them.
+
+    Of a file of torch, which may hold a dict, all arrays of its mask; and the names of those that
+    are not read. Of ``layout`` the columns, the header, comments, types and ``string_ids`` are
+    used.
+    """
+    if path.suffix in TORCH:
+        (arrays,), unread = _torch(path, 1)
+        return PairList(arrays), unread
+    if (format := guess_format(path)) not in LISTS:
+        raise UserError(
+            f"{path} has the format {format}, which is no list of pairs",
+            f"lists of pairs are {', '.join(LISTS)} and .pt; --from takes an .npz of all masks",
+        )
+    arrays, listed, _ = read_pairs(path, layout, look_up=True)
+    return PairList(arrays, listed), set()
+
+
+def _labelled_pairs(fields: Mapping[str, np.ndarray], where: str) -> Arrays:
+    """The pairs of a graph of PyTorch Geometric that ``RandomLinkSplit`` has made.
+
+    A label of 0 is a negative; labels above 1 are relations, counted from 1.
+    """
+    index, label = fields.get("edge_label_index"), fields.get("edge_label")
+    positive, negative = (fields.get(f"{kind}_edge_label_index") for kind in ("pos", "neg"))
+    if positive is None and index is not None:
+        label = np.ones(index.shape[-1]) if label is None else label.reshape(-1)
+        if index.ndim != 2 or len(label) != index.shape[1]:
+            raise UserError(f"{where}: edge_label has {len(label)} entries for {index.shape}")
+        positive, negative, label = index[:, label > 0], index[:, label == 0], label[label > 0]
+    elif positive is not None:
+        label = fields.get("pos_edge_label")
+    else:
+        raise UserError(
+            f"{where} has no edge_label_index", "RandomLinkSplit(…)(data) makes graphs that have it"
+        )
+    found = {"positives": np.column_stack(ends_of(positive, where, "(2, m)"))}
+    if negative is not None and negative.size:
+        found["negatives"] = np.column_stack(ends_of(negative, where, "(2, m)"))
+    if label is not None and len(label) and label.max() > 1:
+        found["relations"] = label.reshape(-1).astype(np.int64) - 1
+    return found
+
+
+def _named_pairs(fields: Mapping[str, np.ndarray], where: str) -> Arrays:
+    """The arrays of a mask out of those of a file, by their names."""
+    if {"edge_label_index", "pos_edge_label_index"} & fields.keys():
+        return _labelled_pairs(fields, where)
+    for first, second in (("source_node", "target_node"), ("head", "tail")):
+        if {first, second} <= fields.keys():
+            one, two = fields[first], fields[second]
+            if one.ndim != 1 or one.shape != two.shape:
+                raise UserError(
+                    f"{where}: the two ends of its pairs are {one.shape} and {two.shape}"
+                )
+            positives = np.column_stack([one, two])
+            break
+    else:
+        if "edge" not in fields:
+            raise UserError(f"{where} holds no pairs that are known", MEANT.hint)
+        first = second = "edge"
+        positives = rows_of_pairs(fields["edge"], where)
+    found = {"positives": positives}
+    if RELATION in fields:
+        found["relations"] = fields[RELATION].reshape(-1)
+    if "edge_neg" in fields and first == "edge":
+        found["negatives"] = rows_of_pairs(fields["edge_neg"], where)
+    elif {f"{first}_neg", f"{second}_neg"} <= fields.keys():
+        found["both"] = np.column_stack([fields[f"{second}_neg"], fields[f"{first}_neg"]])
+    elif f"{second}_neg" in fields:
+        found["candidates"] = fields[f"{second}_neg"]
+    return found
+
+
+def _torch(path: Path, masks: int) -> tuple[list[Arrays], set[str]]:
+    """The arrays of so many masks in a file of torch, and the names of those that are not read."""
+    check_file(path)
+    if not zipfile.is_zipfile(path):
+        content = read_old_torch(path, CLASSES, MEANT, NAMES)
+        return _parts(content, None, path, masks)
+    with open_torch(path, CLASSES, MEANT, NAMES) as file:
+        return _parts(file.content, file, path, masks)
+
+
+def _parts(
+    content: object, file: TorchFile | None, path: Path, masks: int
+) -> tuple[list[Arrays], set[str]]:
+    parts: list[object] = [content]
+    if isinstance(content, dict) and {"train", "test"} <= content.keys():
+        parts = [content.get("train"), content.get("valid", content.get("val")), content["test"]]
+    elif isinstance(content, list | tuple):
+        parts = list(content)
+    if len(parts) != masks:
+        raise UserError(
+            f"{path} holds the pairs of {len(parts)} masks, not of {masks}",
+            "torch.save((train, val, test), FILE) with --from, or --train, --val and --test with "
+            "a file for each",
+        )
+    found, unread = [], set[str]()
+    for part in parts:
+        fields = {}
+        for name, value in attributes_of(part, path).items():
+            if name == TYPES:
+                raise UserError(
+                    f"{path} has vertices of several types, such as ogbl-biokg",
+                    "number all vertices together, and give tables of pairs",
+                )
+            tensor = is_tensor(value)
+            if name not in KNOWN:
+                unread |= {name} if tensor or pickles.is_numpy_array(value) else set()
+            elif tensor and file is None:
+                raise UserError(
+                    f"{path} has tensors in a form older than torch 1.6",
+                    "load it with torch.load and save it with torch.save again",
+                )
+            elif tensor and file is not None:
+                fields[name] = file.array(name, value)
+            else:
+                fields[name] = pickles.numpy_array(value, f"{path}: {name}")
+        found.append(_named_pairs(fields, str(path)))
+    return found, unread
+
+
+def _npz(path: Path) -> tuple[dict[str, PairList], list[str]]:
+    """Arrays that are called as the files of a set: ``train``, ``val_negatives`` …"""
+    found: dict[str, Arrays] = {mask: {} for mask in MASKS}
+    unread = set()
+    for name, array in read_npz(path, kinds=NUMBERS + TEXTS).items():
+        mask, _, kind = name.partition("_")
+        if mask not in MASK_OF or kind not in ("", "negatives", "candidates", "relations"):
+            unread.add(name)
+            continue
+        kind = kind or "positives"
+        if kind in ("positives", "negatives"):
+            array = rows_of_pairs(array, f"{path}: {name}")
+        found[MASK_OF[mask]][kind] = array
+    return {mask: PairList(arrays) for mask, arrays in found.items()}, _unread(path, unread)
+
+
+def _files_of_masks(folder: Path) -> dict[str, Path]:
+    files = [file for file in sorted(folder.iterdir()) if file.name.endswith(SUFFIXES)]
+    files = [file for file in files if file.name.split(".")[0] in MASK_OF]
+    found = {MASK_OF[file.name.split(".")[0]]: file for file in files}
+    if not len(found) == len(files) == len(MASKS):
+        names = ", ".join(file.name for file in files) or "nothing"
+        raise UserError(
+            f"{folder} has {names}: it is not clear which files hold the pairs",
+            "one file each called train, valid and test, such as train.pt, train.csv or train.npy",
+        )
+    return found
+
+
+def _only_folder(folder: Path) -> Path:
+    inner = sorted(each for each in folder.iterdir() if each.is_dir())
+    if len(inner) != 1:
+        names = ", ".join(each.name for each in inner) or "nothing"
+        raise UserError(f"{folder} holds {names}, not one split", f"such as --from {folder}/time")
+    return inner[0]
+
+
+def _unread(path: Path, names: set[str]) -> list[str]:
+    return [f"{path}: not read: {', '.join(map(quoted, sorted(names)))}"] if names else []
 
 
 @dataclass(frozen=True)
@@ -78,22 +321,21 @@ def import_pairs(
         graph does not have, or one of another type than the relation's; or a mask has no pairs.
     """
     layout = _as_in(graph, files.layout)
-    listed: dict[str, link_files.PairList] = {}
+    listed: dict[str, PairList] = {}
     notes: list[str] = []
     if files.whole is not None:
-        listed, notes = link_files.read_masks(files.whole, layout)
-    found: dict[str, link_files.Arrays] = {mask: {} for mask in MASKS}
-    for mask, one in listed.items():
-        found[mask] = _in_graph(one, graph, f"{files.whole}, {mask}")
+        listed, notes = read_masks(files.whole, layout)
+    found: dict[str, Arrays] = {mask: {} for mask in MASKS}
+    found |= {mask: _in_graph(p, graph, f"{files.whole}, {mask}") for mask, p in listed.items()}
     for (mask, kind), path in files.parts.items():
         where = f"{path}, {mask}"
         if kind == "candidates":
-            one = link_files.PairList({kind: link_files.read_array(path)})
+            one = PairList({kind: map_npy(path, kinds=NUMBERS + TEXTS)})
         elif kind == "negatives":
-            one = link_files.read_list(path, replace(layout, columns=None))
+            one, _ = _read_list(path, replace(layout, columns=None))
             one = replace(one, arrays={kind: one.arrays["positives"]})
         else:
-            one = link_files.read_list(path, layout)
+            one, _ = _read_list(path, layout)
         found[mask] = found[mask] | _in_graph(one, graph, where)
     made = Path(files.whole or next(iter(files.parts.values()))).name
     pairs, more = pairs_from(found, graph_id, directed, name, f"from {made}", graph.relations)
@@ -158,7 +400,7 @@ def listed_pairs(
     read, or names a vertex or a relation that the graph does not have.
     """
     layout = _as_in(graph, Layout(columns=columns))
-    arrays = _in_graph(link_files.read_list(path, layout), graph, str(path))
+    arrays = _in_graph(_read_list(path, layout)[0], graph, str(path))
     pairs, relations = arrays["positives"], arrays.get("relations")
     if relations is None:
         return pairs, None
@@ -177,7 +419,7 @@ def _as_in(graph: Graph, layout: Layout) -> Layout:
     return replace(layout, string_ids=text, types=pairs)
 
 
-def _in_graph(pairs: link_files.PairList, graph: Graph, where: str) -> link_files.Arrays:
+def _in_graph(pairs: PairList, graph: Graph, where: str) -> Arrays:
     """The arrays of a list with vertices of the graph in place of ids."""
     ends = None
     if pairs.listed is not None:
@@ -249,12 +491,12 @@ def pairs_of(
         arrays = {
             key: host_array(value) for key, value in fields.items() if key.count("edge_label")
         }
-        found[mask] = link_files.labelled_pairs(arrays, f"the graph of {mask}")
+        found[mask] = _labelled_pairs(arrays, f"the graph of {mask}")
     return pairs_from(found, graph_id, directed, name, "RandomLinkSplit")[0]
 
 
 def pairs_from(
-    found: Mapping[str, link_files.Arrays],
+    found: Mapping[str, Arrays],
     graph_id: str,
     directed: bool,
     name: str,
@@ -292,19 +534,10 @@ def pairs_from(
         del kinds["negatives"]["train"]
         notes.append(f"{len(given):,} negatives to train on, for {count:,} pairs: left out")
     pairs = PairSet(
-        name=name,
-        graph_id=graph_id,
-        id="",
-        directed=directed,
-        seed=None,
-        made=made,
-        positives=kinds["positives"],
-        negatives=kinds["negatives"],
-        candidates=kinds["candidates"],
-        replaced="both" if both else "second",
-        relations=relations,
-        relation_names=names,
-    )
+        name=name, graph_id=graph_id, id="", directed=directed, seed=None, made=made,
+        positives=kinds["positives"], negatives=kinds["negatives"], candidates=kinds["candidates"],
+        replaced="both" if both else "second", relations=relations, relation_names=names,
+    )  # fmt: skip
     train = kinds["positives"]["train"]
     keep = (train[:, 0] != train[:, 1]) | bool(relations)
     if not keep.all():

@@ -1,10 +1,11 @@
-"""Tensors of other libraries as arrays, or as matrices of SciPy where they are sparse."""
+"""Graphs that are arrays, or objects of other libraries, as folders."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,16 @@ from partition.errors import UserError
 from partition.graph.graph import MASKS, check_direction
 from partition.graph.store import Manifest, check_target, write_graph
 from partition.importing.assemble import build_graph
-from partition.importing.readers import arc_columns, dgl_bin, npz
+from partition.importing.readers import arc_columns, dgl_bin, files, npz
 from partition.importing.readers.classes import classes_or_targets
-from partition.importing.readers.files import Csr, check_csr, dense_features, finite_weights
 from partition.importing.readers.names import arc_roles
 from partition.importing.readers.numbering import check_ids, number_vertices
 from partition.importing.readers.source import Source
 from partition.importing.readers.typed_tables import TypedSource, checked, typed_source_of
 from partition.importing.tensors import host_array
 from partition.importing.vertex_data import RandomSplit, attach_arrays
+
+OF_VERTICES = ("x", "y", *npz.MASK_FIELDS)
 
 
 def import_arrays(
@@ -126,7 +128,7 @@ def _source(edge_index: object, edge_weight: object, n: int | None) -> Source:
     if sp.issparse(edge_index):
         if edge_weight is not None:
             raise UserError("edge_weight: the entries of a sparse edge_index are its weights")
-        arcs = npz.arcs_of(_csr(edge_index, "edge_index"), "edge_index", "arrays")
+        arcs = npz.arcs_of(files.csr_of(edge_index, "edge_index"), "edge_index", "arrays")
         if n not in (None, arcs.n):
             raise UserError(f"edge_index has {arcs.n} vertices, not {n}")
         return arcs
@@ -139,11 +141,11 @@ def _source(edge_index: object, edge_weight: object, n: int | None) -> Source:
     if edge_weight is not None:
         weights = _numpy(edge_weight, "edge_weight")
         if weights.shape != source.shape or weights.dtype.kind not in "biuf":
+            form = f"{weights.dtype} {weights.shape}"
             raise UserError(
-                f"edge_weight holds {weights.dtype} {weights.shape}, not a number for each of "
-                f"{len(source)} arcs"
+                f"edge_weight holds {form}, not a number for each of {len(source)} arcs"
             )
-        weights = finite_weights(weights, "edge_weight")
+        weights = files.finite_weights(weights, "edge_weight")
     return Source(n=n, source=source, target=target, weights=weights, format="arrays")
 
 
@@ -152,8 +154,8 @@ def arc_table_of(given: Mapping[str, object], count: int) -> arc_columns.ArcTabl
     named = {name: "arc_" + (f"{name}_mask" if name in MASKS else name) for name in given}
     arrays = {name: _numpy(a, named[name]) for name, a in given.items() if a is not None}
     for name, array in arrays.items():
-        if array.ndim == 0 or len(array) != count:
-            rows = len(array) if array.ndim else 0
+        rows = len(array) if array.ndim else 0
+        if not array.ndim or rows != count:
             raise UserError(f"{named[name]} has {rows} rows, there are {count} arcs")
     return arc_columns.arc_table(arrays, named)
 
@@ -169,20 +171,13 @@ def _ids_of_arrays(ids: object, n: int) -> np.ndarray:
 def _features(features: object) -> np.ndarray:
     features = _host(features, "x")
     if sp.issparse(features):
-        return dense_features(_csr(features, "x"), "x")
+        return files.dense_features(files.csr_of(features, "x"), "x")
     return _numpy(features, "x")
 
 
-def _csr(matrix: object, where: str) -> Csr:
-    csr = sp.csr_array(matrix)
-    return check_csr((csr.indptr, csr.indices, csr.data, csr.shape), where)
-
-
 def _host(value: object, where: str) -> Any:
-    if sp.issparse(value):
-        return value
     try:
-        return host_array(value)
+        return value if sp.issparse(value) else host_array(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"{where} is no array: {error}") from error
 
@@ -198,14 +193,20 @@ def _numpy(value: object, where: str) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class _Edges:
-    """Attributes of edges: names, how one is got, and which of them may be the weights.
+class _Content:
+    """The content of a graph of another library.
 
-    ``known``: those of known names are data of the edges, unasked.
+    ``vertices`` are those of ``OF_VERTICES`` that it has, ``edges`` get an attribute of all edges,
+    of which the first of ``weights`` that there is may be the weight. ``known``: attributes of
+    known names are data of the edges, unasked.
     """
 
-    names: Sequence[str]
-    get: Callable[[str], np.ndarray | None]
+    edge_index: object
+    n: int | None = None
+    ids: np.ndarray | None = None
+    undirected: bool | None = None
+    vertices: Mapping[str, object] = field(default_factory=dict)
+    edges: Mapping[str, Callable[[], np.ndarray | None]] = field(default_factory=dict)
     weights: Sequence[str] = (arc_columns.WEIGHT,)
     known: bool = True
 
@@ -243,12 +244,15 @@ def arrays_of(
             f"a {type(graph).__module__}.{type(graph).__name__} is no graph that is known",
             f"known are those of {', '.join(LIBRARIES)}; gcnmpi.graph.from_arrays takes arrays",
         )
-    arrays = dict(LIBRARIES[found](graph))
-    edges = arrays.pop("edges", None)
-    if isinstance(edges, _Edges):
-        arrays |= _arc_data(edges, arc_features, arc_label)
-    elif arc_features or arc_label:
-        raise UserError(f"of {found}, no data of edges are known", "give arc_features as an array")
+    content = LIBRARIES[found](graph)
+    arrays = {name: getattr(content, name) for name in ("edge_index", "n", "ids", "undirected")}
+    given = {name: value for name, value in content.vertices.items() if value is not None}
+    arrays |= {"features": given.pop("x", None)}
+    if "y" in given:
+        kind, values = classes_or_targets(host_array(given.pop("y")))
+        arrays[kind] = values
+    masks = {name.removesuffix("_mask"): host_array(a).astype(bool) for name, a in given.items()}
+    arrays |= {"masks": masks or None} | _arc_data(content, arc_features, arc_label)
     return {name: value for name, value in arrays.items() if value is not None}
 
 
@@ -259,21 +263,18 @@ def typed_of(graph: Any) -> TypedSource | None:
     UserError if an array does not fit the others.
     """
     packages = {base.__module__.split(".")[0] for base in type(graph).__mro__}
-    vertices: dict[str, dict[str, np.ndarray]] = {}
-    arcs: dict[tuple[str, str, str], dict[str, np.ndarray]] = {}
     if "torch_geometric" in packages and hasattr(graph, "edge_types"):
         counts = {name: graph[name].num_nodes for name in graph.node_types}
-        vertices = {name: _arrays(graph[name].to_dict()) for name in graph.node_types}
-        arcs = {key: _arrays(graph[key].to_dict()) for key in graph.edge_types}
+        vertices = {name: _arrays(graph[name].to_dict())[0] for name in graph.node_types}
+        arcs = {key: _arrays(graph[key].to_dict())[0] for key in graph.edge_types}
     elif "dgl" in packages and not graph.is_homogeneous:
         counts = {name: int(graph.num_nodes(name)) for name in graph.ntypes}
-        for name in graph.ntypes:
-            data = _arrays(dict(graph.nodes[name].data))
-            vertices[name] = {dgl_bin.NAMES.get(key, key): a for key, a in data.items()}
+        vertices = {name: _renamed(_arrays(graph.nodes[name].data)[0]) for name in graph.ntypes}
+        arcs = {}
         for key in graph.canonical_etypes:
-            ends = graph.edges(etype=key, order="eid")
-            data = _arrays(dict(graph.edges[key].data))
-            arcs[key] = {"edge_index": np.stack([host_array(end) for end in ends])} | {
+            ends = np.stack([host_array(end) for end in graph.edges(etype=key, order="eid")])
+            data, _ = _arrays(graph.edges[key].data)
+            arcs[key] = {"edge_index": ends} | {
                 "edge_weight" if name in dgl_bin.WEIGHTS else name: a for name, a in data.items()
             }
     else:
@@ -282,32 +283,31 @@ def typed_of(graph: Any) -> TypedSource | None:
     return checked(typed_source_of(vertices, arcs, where, "arrays", counts), where)
 
 
-def _arrays(fields: Mapping[str, object]) -> dict[str, np.ndarray]:
-    """The attributes that are arrays or tensors."""
-    kinds = {name: value for name, value in fields.items() if _is_array(value)}
-    arrays = {name: host_array(value) for name, value in kinds.items()}
-    return npz.with_dense(arrays, "the graph")[0]
-
-
-def _is_array(value: object) -> bool:
-    return isinstance(value, np.ndarray) or any(
-        hasattr(value, name) for name in ("detach", "sparse_sizes")
+def _arrays(fields: Mapping[str, object]) -> tuple[dict[str, np.ndarray], int | None]:
+    """The attributes that are arrays or tensors, and of how many vertices a matrix of arcs is."""
+    return npz.with_dense(
+        {
+            name: host_array(value)
+            for name, value in fields.items()
+            if isinstance(value, np.ndarray)
+            or hasattr(value, "detach")
+            or hasattr(value, "sparse_sizes")
+        },
+        "the graph",
     )
 
 
-def _arc_data(edges: _Edges, features: str | None, label: str | None) -> dict[str, object]:
+def _arc_data(content: _Content, features: str | None, label: str | None) -> dict[str, object]:
     """Data of edges, and their weights, as arguments of :func:`import_arrays`."""
-    where = "the graph"
-    wanted = [
-        *arc_columns.chosen(edges.names, label, "arc_label", where),
-        *arc_columns.chosen(edges.names, features, "arc_features", where, edges.weights),
-    ]
-    free = [name for name in edges.weights if name in edges.names and name not in wanted]
-    weights = edges.get(free[0]) if free else None
-    if edges.known:
+    where, names = "the graph", list(content.edges)
+    wanted = arc_columns.chosen(names, label, "arc_label", where)
+    wanted += arc_columns.chosen(names, features, "arc_features", where, content.weights)
+    weight = next((w for w in content.weights if w in names and w not in wanted), None)
+    weights = None if weight is None else content.edges[weight]()
+    if content.known:
         unasked = (*arc_columns.FEATURES, *arc_columns.LABELS, *npz.MASK_FIELDS)
-        wanted += [name for name in unasked if name in edges.names and name not in free[:1]]
-    got = {name: edges.get(name) for name in dict.fromkeys(wanted)}
+        wanted += [name for name in unasked if name in names and name != weight]
+    got = {name: content.edges[name]() for name in dict.fromkeys(wanted)}
     arrays = {name: array for name, array in got.items() if array is not None}
     table, _, _ = arc_columns.pick(arrays, None, features, label, where)
     found = dict(table.columns)
@@ -322,53 +322,41 @@ def _arc_data(edges: _Edges, features: str | None, label: str | None) -> dict[st
     }
 
 
-def _networkx(graph: Any) -> dict[str, object]:
+def _networkx(graph: Any) -> _Content:
     number = {vertex: i for i, vertex in enumerate(graph.nodes)}
     ends = [(number[edge[0]], number[edge[1]]) for edge in graph.edges()]
-    data = [found for *_, found in graph.edges(data=True)]
-    attributes = dict(graph.nodes(data=True))
-    names = dict.fromkeys(str(name) for found in data for name in found)
-    return _listed(
-        list(number), ends, graph.is_directed(), list(names),
-        lambda name: [found.get(name) for found in data],
-        lambda name: [values.get(name) for values in attributes.values()],
-    )  # fmt: skip
+    of_edges = [found for *_, found in graph.edges(data=True)]
+    of_vertices = [found for _, found in graph.nodes(data=True)]
+    names = dict.fromkeys(str(name) for found in of_edges for name in found)
+    edges = {name: [found.get(name) for found in of_edges] for name in names}
+    vertices = {name: [found.get(name) for found in of_vertices] for name in OF_VERTICES}
+    return _of_lists(list(number), ends, graph.is_directed(), edges, vertices)
 
 
-def _igraph(graph: Any) -> dict[str, object]:
+def _igraph(graph: Any) -> _Content:
     named = "name" in graph.vs.attributes()
     vertices = graph.vs["name"] if named else list(range(graph.vcount()))
-    present = set(graph.vs.attributes())
-    return _listed(
-        vertices, graph.get_edgelist(), graph.is_directed(), graph.es.attributes(),
-        lambda name: graph.es[name],
-        lambda name: graph.vs[name] if name in present else [None] * len(vertices),
-    )  # fmt: skip
+    data = {name: graph.vs[name] for name in OF_VERTICES if name in graph.vs.attributes()}
+    edges = {name: graph.es[name] for name in graph.es.attributes()}
+    return _of_lists(vertices, graph.get_edgelist(), graph.is_directed(), edges, data)
 
 
-def _listed(
+def _of_lists(
     vertices: list[object],
     ends: Iterable[tuple[int, int]],
     directed: bool,
-    names: list[str],
-    of_edges: Callable[[str], list[object]],
-    attribute: Callable[[str], list[object]],
-) -> dict[str, object]:
+    edges: Mapping[str, list[object]],
+    data: Mapping[str, list[object]],
+) -> _Content:
     """A graph that is kept as objects, one for each vertex and each edge."""
     edge_index = np.array(list(ends), np.int64).reshape(-1, 2).T
     if not directed:  # an edge is the same whichever end comes first
         edge_index = np.sort(edge_index, axis=0)
-
-    def column(name: str) -> np.ndarray | None:
-        return _column(of_edges(name), name, "edges")
-
-    found: dict[str, object] = {
-        "edge_index": edge_index, "n": len(vertices), "ids": _ids(vertices),
-        "undirected": None if directed else True,
-        "edges": _Edges(names, column),
-    }  # fmt: skip
-    return found | _vertex_data({name: _column(attribute(name), name, "vertices")
-                                 for name in ("x", "y", *npz.MASK_FIELDS)})  # fmt: skip
+    return _Content(
+        edge_index, len(vertices), _ids(vertices), None if directed else True,
+        {name: _column(name, "vertices", values) for name, values in data.items()},
+        {name: partial(_column, name, "edges", values) for name, values in edges.items()},
+    )  # fmt: skip
 
 
 def _ids(vertices: list[object]) -> np.ndarray | None:
@@ -381,7 +369,7 @@ def _ids(vertices: list[object]) -> np.ndarray | None:
     return texts
 
 
-def _column(values: list[object], name: str, of: str) -> np.ndarray | None:
+def _column(name: str, of: str, values: list[object]) -> np.ndarray | None:
     """An attribute of all vertices or edges; None where none has it."""
     missing = sum(value is None for value in values)
     if missing == len(values):
@@ -397,43 +385,46 @@ def _column(values: list[object], name: str, of: str) -> np.ndarray | None:
         raise UserError(f"the attribute {name!r} is no array: {error}") from error
 
 
-def _pyg(data: Any) -> dict[str, object]:
+def _pyg(data: Any) -> _Content:
     fields = dict(data.to_dict()) if hasattr(data, "to_dict") else {}
-    arrays = {name: host_array(value) for name, value in fields.items() if _is_array(value)}
-    dense, n = npz.with_dense(arrays, "the graph")
-    fields |= dense
-    if "edge_index" not in fields:
+    arrays, n = _arrays(fields)
+    dense = fields | arrays
+    if dense.get("edge_index") is None:
         raise UserError(
             f"a {type(data).__name__} without an edge_index is no graph of one type of vertices"
         )
-    wanted = ("x", "y", *npz.MASK_FIELDS)
-    count = host_array(fields["edge_index"]).shape[1:]
+    count = host_array(dense["edge_index"]).shape[1:]
     of_edges = {
-        key: host_array(values) for key, values in fields.items()
+        key: host_array(values) for key, values in dense.items()
         if key.startswith("edge_") and key != "edge_index" and values is not None
     }  # fmt: skip
     weights = [name for name in [npz.weights_name(of_edges)] if name is not None]
-    names = [key for key, a in of_edges.items() if key in weights or a.shape[:1] == count]
-    return {
-        "edges": _Edges(names, of_edges.get, weights),
-        "edge_index": fields["edge_index"],
-        "n": n if data.num_nodes is None else int(data.num_nodes),
-    } | _vertex_data({name: fields.get(name) for name in wanted})
+    edges = {
+        key: partial(of_edges.get, key)
+        for key, array in of_edges.items()
+        if key in weights or array.shape[:1] == count
+    }
+    vertices = {name: dense.get(name) for name in OF_VERTICES}
+    n = n if data.num_nodes is None else int(data.num_nodes)
+    return _Content(dense["edge_index"], n, vertices=vertices, edges=edges, weights=weights)
 
 
-def _dgl(graph: Any) -> dict[str, object]:
-    source, target = graph.edges(order="eid")
-    named = {dgl_bin.NAMES.get(name, name): values for name, values in graph.ndata.items()}
-    return {
-        "edges": _Edges(
-            list(graph.edata), lambda name: host_array(graph.edata[name]), dgl_bin.WEIGHTS
-        ),
-        "edge_index": np.stack([host_array(source), host_array(target)]),
-        "n": int(graph.num_nodes()),
-    } | _vertex_data({name: named.get(name) for name in ("x", "y", *npz.MASK_FIELDS)})
+def _dgl(graph: Any) -> _Content:
+    ends = np.stack([host_array(end) for end in graph.edges(order="eid")])
+    named = _renamed(graph.ndata)
+    return _Content(
+        ends, int(graph.num_nodes()), vertices={name: named.get(name) for name in OF_VERTICES},
+        edges={name: partial(host_array, values) for name, values in graph.edata.items()},
+        weights=dgl_bin.WEIGHTS,
+    )  # fmt: skip
 
 
-def _pandas(frame: Any) -> dict[str, object]:
+def _renamed(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The data of vertices of DGL under the names of PyTorch Geometric."""
+    return {dgl_bin.NAMES.get(name, name): values for name, values in data.items()}
+
+
+def _pandas(frame: Any) -> _Content:
     names = [str(name) for name in frame.columns]
     roles = arc_roles(names)
     if roles is None:
@@ -441,52 +432,40 @@ def _pandas(frame: Any) -> dict[str, object]:
             f"the data frame has the columns {', '.join(names)}: it is not clear which are arcs",
             "call them source, target and, if there is one, weight",
         )
-    places = list(roles.values())
-    source, target = (frame.iloc[:, place].to_numpy() for place in places[:2])
-    lacking = frame.iloc[:, list(places[:2])].isna().to_numpy().any(axis=1)
+    places = [roles["source"], roles["target"]]
+    lacking = frame.iloc[:, places].isna().to_numpy().any(axis=1)
     if lacking.any():
         row = int(np.argmax(lacking))
         raise UserError(
             f"row {row} of the data frame lacks a vertex", "frame.dropna() leaves it out"
         )
-    if "f" in (source.dtype.kind, target.dtype.kind):
+    ends = [frame.iloc[:, place].to_numpy() for place in places]
+    if "f" in (end.dtype.kind for end in ends):
         hint = "frame.astype({'source': 'int64', 'target': 'int64'})"
         raise UserError("ids in the data frame are fractions, not whole numbers or texts", hint)
-    if source.dtype.kind in "iu" and target.dtype.kind in "iu":
-        ends = source.astype(np.int64), target.astype(np.int64)
-        n, source, target, ids = number_vertices(*ends, where="the data frame")
-    else:
-        texts = np.concatenate([source.astype(str), target.astype(str)])
-        ids, numbers = np.unique(texts, return_inverse=True)
-        n, (source, target) = len(ids), np.split(numbers, 2)
-    edge_index = np.stack([source, target])
-    others = [name for i, name in enumerate(names) if i not in places[:2]]
-    edges = _Edges(
-        others,
-        lambda name: frame.iloc[:, names.index(name)].to_numpy(),
-        [names[i] for i in places[2:]],
-        known=False,
-    )
-    return {"edge_index": edge_index, "n": n, "ids": ids, "edges": edges}  # fmt: skip
+    texts = None
+    if not all(end.dtype.kind in "iu" for end in ends):
+        both = np.concatenate([end.astype(str) for end in ends])
+        texts, numbers = np.unique(both, return_inverse=True)
+        ends = np.split(numbers, 2)
+    source, target = (end.astype(np.int64) for end in ends)
+    n, source, target, ids = number_vertices(source, target, "the data frame", names=texts)
+    columns = {name: partial(_of_frame, frame, i) for i, name in enumerate(names)}
+    edges = {name: columns[name] for i, name in enumerate(names) if i not in places}
+    weights = [names[roles["weight"]]] if "weight" in roles else []
+    return _Content(np.stack([source, target]), n, ids, edges=edges, weights=weights, known=False)
 
 
-def _vertex_data(fields: Mapping[str, object]) -> dict[str, object]:
-    """Features, classes or targets, and masks, as arguments of :func:`import_arrays`."""
-    masks = {name.removesuffix("_mask"): host_array(fields[name]).astype(bool)
-             for name in npz.MASK_FIELDS if fields.get(name) is not None}  # fmt: skip
-    found: dict[str, object] = {"features": fields.get("x"), "masks": masks or None}
-    if fields.get("y") is not None:
-        kind, values = classes_or_targets(host_array(fields["y"]))
-        found[kind] = values
-    return found
+def _of_frame(frame: Any, place: int) -> np.ndarray:
+    return frame.iloc[:, place].to_numpy()
 
 
-# The package of a class → the arrays of its objects.
-LIBRARIES: Mapping[str, Callable[[Any], dict[str, object]]] = {
+# The package of a class → the content of its objects.
+LIBRARIES: Mapping[str, Callable[[Any], _Content]] = {
     "networkx": _networkx,
     "igraph": _igraph,
     "torch_geometric": _pyg,
     "dgl": _dgl,
     "pandas": _pandas,
-    "scipy": lambda matrix: {"edge_index": matrix},
+    "scipy": _Content,
 }

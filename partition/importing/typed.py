@@ -18,10 +18,9 @@ from partition.importing.arcs import ArcRules, Keys, check_number, joined
 from partition.importing.readers import READERS, TYPED, checked_format
 from partition.importing.readers.classes import class_labels
 from partition.importing.readers.files import read_errors
-from partition.importing.readers.link_files import read_arrays
 from partition.importing.readers.pyg import read_typed as read_pyg
 from partition.importing.readers.source import Layout, Source
-from partition.importing.readers.typed_tables import RelationArcs, TypedSource, checked
+from partition.importing.readers.typed_tables import RelationArcs, TypedSource, checked, read_arrays
 from partition.importing.readers.vertex_tables import checked_targets
 from partition.importing.vertex_data import RandomSplit, VertexFiles, attach
 

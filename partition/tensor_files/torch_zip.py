@@ -21,9 +21,9 @@ import numpy as np
 from partition.errors import UserError
 from partition.records import open_regular, zip_errors
 from partition.resident import check_memory
-from partition.tensor_files.arrays import BFLOAT16, array_of, item_bytes
 from partition.tensor_files.pickles import DICT, Made, Meant, Named, read_pickle
 
+BFLOAT16 = "bf16"  # the upper half of a float32
 KINDS = {
     "DoubleStorage": "f8", "FloatStorage": "f4", "HalfStorage": "f2", "BFloat16Storage": BFLOAT16,
     "LongStorage": "i8", "IntStorage": "i4", "ShortStorage": "i2", "CharStorage": "i1",
@@ -212,3 +212,20 @@ def _are_sizes(offset: int, shape: tuple[object, ...], strides: tuple[object, ..
     return len(shape) == len(strides) <= LONGEST_SHAPE and all(
         type(number) is int and 0 <= number < 2**63 for number in (offset, *shape, *strides)
     )
+
+
+def array_of(raw: bytes | memoryview, kind: str) -> np.ndarray:
+    """The flat array of bytes in little-endian order.
+
+    ``kind`` is a NumPy code such as "<f4"; or "bf16": the upper half of a float32, which the result
+    is.
+    """
+    if kind != BFLOAT16:
+        return np.frombuffer(raw, kind)
+    upper = np.frombuffer(raw, "<u2").astype("<u4")
+    return (upper << 16).view("<f4")
+
+
+def item_bytes(kind: str) -> int:
+    """Bytes of a number in the file."""
+    return 2 if kind == BFLOAT16 else np.dtype(kind).itemsize

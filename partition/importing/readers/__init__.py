@@ -11,7 +11,7 @@ from pathlib import Path
 
 from partition.errors import UserError, unknown_name
 from partition.importing.readers import files
-from partition.importing.readers.sizes import BANNER, HYPERGRAPH, refuse_sizes
+from partition.importing.readers.metis import BANNER, HYPERGRAPH, refuse_sizes
 from partition.importing.readers.source import Layout
 from partition.registry import Registry
 
@@ -80,7 +80,7 @@ FORMATS = {
         options=("columns", "string_ids", "vertices", "ids", *OF_ARCS),
     ),
     "triples": Format(
-        "link_files:read_triples",
+        "typed_tables:read_triples",
         options=("columns", "header", "comments", "string_ids", "vertices", "ids"),
         packed=True,
     ),
@@ -168,11 +168,10 @@ def guess_format(path: Path) -> str:
     files.check_file(path)
     with files.read_errors(path):
         packing = files.packing_of(path)
-        name, begin = path.name, b""
-        arrays = packing == files.ZIP and files.holds_arrays(path)
+        arrays, name, begin = packing == files.ZIP and files.holds_arrays(path), path.name, b""
         if not arrays:
-            name = files.content_name(path)
-            with files.open_unpacked(path) as file:
+            file, name = files.open_content(path)
+            with file:
                 begin = file.read(1 << 12)
     if BANNER.match(begin):
         return "mtx"

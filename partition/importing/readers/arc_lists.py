@@ -7,17 +7,18 @@ sources, targets and weights, or the user does.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from partition.errors import UserError
-from partition.importing.readers import RELATION
-from partition.importing.readers.arc_columns import chosen, ends_of, piece_of
+from partition.importing.readers import RELATION, guess_format
+from partition.importing.readers.arc_columns import chosen, ends_of, ids_array, piece_of
 from partition.importing.readers.files import finite_weights, quoted, read_errors
 from partition.importing.readers.names import (
     arc_roles,
@@ -38,7 +39,7 @@ from partition.importing.readers.text import (
     separator_of,
     words_of,
 )
-from partition.records import map_npy
+from partition.records import NUMBERS, TEXTS, map_npy
 from partition.resident import forget_pages
 
 ROLES = ("source", "target", "weight", RELATION)
@@ -185,6 +186,22 @@ class ArcList:
         if count := sum(readers.gathered(comments)):
             notes["comments"] = count
 
+    def read(
+        self, look: Callable[[bytes], object] = lambda lines: None
+    ) -> tuple[dict[str, np.ndarray], int]:
+        """All arcs: "source", "target" and perhaps "weight" and "relation", as they are there.
+
+        ``look``: see :class:`Reading`. With them comes the number of comments.
+        """
+        notes: dict[str, Any] = {}
+        columns: dict[str, list[np.ndarray]] = {role: [] for role in ROLES if role in self.roles}
+        for piece in self.pieces(Reading(whole=True, look=look), notes):
+            by_role = {"source": piece.source, "target": piece.target, "weight": piece.weights}
+            for role, some in columns.items():
+                some.append(ids_array(by_role.get(role, piece.data.get(role))))
+        arcs = {role: np.concatenate(some) for role, some in columns.items() if some}
+        return arcs or dict.fromkeys(columns, np.empty(0, np.int64)), notes.get("comments", 0)
+
     def refuse_doubt(self, again: bool) -> None:
         """A UserError where the first line may be a header or an arc.
 
@@ -196,6 +213,49 @@ class ArcList:
                 f"{self.table.path}: line {self.table.begins} ({shown}) may be a header or an arc",
                 "give --header or --no-header",
             )
+
+
+def read_pairs(
+    path: Path, layout: Layout, look_up: bool = False
+) -> tuple[dict[str, np.ndarray], ArcList | None, int]:
+    """The pairs in a list, (m, 2) "positives", perhaps with their "relations" (m,).
+
+    ``look_up``: somebody looks their ids up, so a first line that is no header may have any. With
+    the arrays come the table that they are from and the number of its comments.
+    """
+    format = guess_format(path)
+    if format == "npy":
+        return _pairs_of_array(path, layout.columns), None, 0
+    with read_errors(path):
+        listed = find_arcs(path, layout, parquet=format == "parquet")
+        if look_up and not listed.header:
+            listed = replace(listed, doubtful=())
+        arcs, comments = listed.read()
+    found = {"positives": np.column_stack([arcs["source"], arcs["target"]])}
+    return found | ({"relations": arcs[RELATION]} if RELATION in arcs else {}), listed, comments
+
+
+def _pairs_of_array(path: Path, columns: str | None) -> dict[str, np.ndarray]:
+    """An array of pairs, or of triples whose columns are said."""
+    array = map_npy(path, kinds=NUMBERS + TEXTS)
+    if columns is None:
+        return {"positives": rows_of_pairs(array, str(path))}
+    roles, width = _given_roles(columns), columns.count(",") + 1
+    if array.ndim != 2 or array.shape[1] != width:
+        raise UserError(f"{path} has the shape {array.shape}, --columns {columns} names others")
+    ends = [roles["source"], roles["target"]]
+    found = {"positives": rows_of_pairs(array[:, ends], str(path))}
+    return found | ({"relations": array[:, roles[RELATION]]} if RELATION in roles else {})
+
+
+def rows_of_pairs(array: np.ndarray, where: str) -> np.ndarray:
+    """(m, 2) ids; (2, m) is turned round, if it can be nothing else."""
+    if array.ndim == 2 and array.shape[1] != 2 == len(array):
+        array = array.T
+    if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iuU":
+        form = f"{array.dtype} {array.shape}"
+        raise UserError(f"{where}: pairs are ids in the shape (m, 2), not {form}")
+    return array
 
 
 def find_arcs(path: Path, layout: Layout, parquet: bool = False) -> ArcList:
@@ -352,7 +412,7 @@ def _roles_of(
     names: Sequence[str], layout: Layout, shown: str, width: int, by_name: bool = True
 ) -> tuple[dict[str, int] | None, tuple[str, str] | None]:
     """The roles of columns by the user, by types of vertices, or by their names; and the types."""
-    given = None if layout.columns is None else given_roles(layout.columns)
+    given = None if layout.columns is None else _given_roles(layout.columns)
     if given is not None and max(given.values()) >= width:
         raise UserError(f"{shown}, --columns {layout.columns} names more")
     ends = (0, 1) if given is None else (given["source"], given["target"])
@@ -362,7 +422,7 @@ def _roles_of(
     return given or (arc_roles(names) if by_name else None), None
 
 
-def given_roles(columns: str) -> dict[str, int]:
+def _given_roles(columns: str) -> dict[str, int]:
     """The places of the roles in ``--columns``."""
     names = [name.strip() for name in columns.split(",")]
     hint = "in their order: source,target,-,weight; of triples: source,relation,target"

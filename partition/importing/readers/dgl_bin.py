@@ -13,8 +13,6 @@ from __future__ import annotations
 import math
 import os
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -40,53 +38,11 @@ WEIGHTS = ("weight", "w", "edge_weight")
 IN_PYTHON = "in Python: gcnmpi.graph.from_object(dgl.load_graphs(FILE)[0][0], folder=…)"
 
 
-@dataclass(frozen=True)
-class DGLGraph:
-    """A graph with one type of vertices and of arcs, as its file has it.
-
-    Attributes
-    ----------
-    n : int
-    source, target : (E,) integers
-        In the order of the arcs' numbers.
-    vertex_data, arc_data : mapping of str to array
-    """
-
-    n: int
-    source: np.ndarray
-    target: np.ndarray
-    vertex_data: dict[str, np.ndarray]
-    arc_data: dict[str, np.ndarray]
-
-
 def read(path: Path, layout: Layout) -> Source:
-    """Read the only graph of a file: ``feat``, ``label``, the masks, and ``weight`` of its arcs."""
-    graph = read_dgl(path)
-    ends = np.stack([graph.source, graph.target])
-    return as_source(graph.n, ends, graph.vertex_data, graph.arc_data, str(path), "dgl", layout)
+    """Read the only graph of a file: ``feat``, ``label``, the masks, and ``weight`` of its arcs.
 
-
-def as_source(
-    n: int,
-    edge_index: np.ndarray,
-    vertex_data: Mapping[str, np.ndarray],
-    arc_data: Mapping[str, np.ndarray],
-    where: str,
-    format: str,
-    layout: Layout,
-) -> Source:
-    """A graph out of its data of vertices and arcs, DGL's ``ndata`` and ``edata``."""
-    fields = {NAMES.get(name, name): a for name, a in vertex_data.items()}
-    fields["edge_index"] = edge_index
-    asked = (layout.arc_features or "").split(",")
-    weights = [arc_data[name] for name in WEIGHTS if name in arc_data and name not in asked]
-    fields |= {"edge_weight": weights[0]} if weights else {}
-    of_arcs = {name: a for name, a in arc_data.items() if name in asked or name not in WEIGHTS}
-    return source_of(fields, where, format, layout, of_arcs, n)
-
-
-def read_dgl(path: Path) -> DGLGraph:
-    """The only graph of a file, with one type of vertices and of arcs."""
+    A UserError if it holds several, or vertices or arcs of several types.
+    """
     stream = _Stream(path)
     if stream.number() != FILE:
         raise UserError(f"{path} is not a file of dgl.save_graphs")
@@ -100,20 +56,22 @@ def read_dgl(path: Path) -> DGLGraph:
     stream.at = META_BYTES
     stream.at = stream.number()  # labels of graphs are passed over
     stream.expect(HETERO)
-    types, relations = _metagraph(stream)
-    if (types, relations) != (1, 1) or stream.number() != 1:
+    if _metagraph(stream) != (1, 1) or stream.number() != 1:
         raise UserError(
             f"{path} holds a graph with vertices or arcs of several types",
             "dgl.to_homogeneous(g, ndata=['feat']) makes one of one type",
         )
-    source, target = _arcs(stream)
+    ends = np.stack(_arcs(stream))
     sizes = stream.vector()
     n = sizes[0] if len(sizes) == 1 else -1
-    for ends in (source, target):
-        if len(ends) and not 0 <= ends.min() <= ends.max() < n:
-            raise stream.damaged(f"vertices outside 0..{n - 1}")
-    vertex_data, arc_data = stream.tables(), stream.tables()
-    return DGLGraph(n, source, target, vertex_data, arc_data)
+    if ends.size and not 0 <= ends.min() <= ends.max() < n:
+        raise stream.damaged(f"vertices outside 0..{n - 1}")
+    fields = {NAMES.get(name, name): array for name, array in stream.table().items()}
+    arc_data, asked = stream.table(), (layout.arc_features or "").split(",")
+    weights = [arc_data[name] for name in WEIGHTS if name in arc_data and name not in asked]
+    fields |= {"edge_index": ends} | ({"edge_weight": weights[0]} if weights else {})
+    of_arcs = {name: a for name, a in arc_data.items() if name in asked or name not in WEIGHTS}
+    return source_of(fields, str(path), "dgl", layout, of_arcs, n)
 
 
 def _arcs(stream: _Stream) -> tuple[np.ndarray, np.ndarray]:
@@ -130,7 +88,7 @@ def _arcs(stream: _Stream) -> tuple[np.ndarray, np.ndarray]:
             if form == IN_COO:
                 found.append(_coo(stream))
             else:
-                row, column = _csr(stream)
+                _, row, column = _csr(stream)
                 found.append((row, column) if form == IN_CSR else (column, row))
     return found[0]
 
@@ -138,8 +96,8 @@ def _arcs(stream: _Stream) -> tuple[np.ndarray, np.ndarray]:
 def _metagraph(stream: _Stream) -> tuple[int, int]:
     """The graph of types: how many of vertices and of arcs there are."""
     stream.expect(IMMUTABLE)
-    types = stream.number(stream.at + 8)
-    return types, len(_csr(stream)[0])
+    types, arcs = _csr(stream)[:2]
+    return types, len(arcs)
 
 
 def _coo(stream: _Stream) -> tuple[np.ndarray, np.ndarray]:
@@ -150,7 +108,8 @@ def _coo(stream: _Stream) -> tuple[np.ndarray, np.ndarray]:
     return _in_order(row, column, number, stream)
 
 
-def _csr(stream: _Stream) -> tuple[np.ndarray, np.ndarray]:
+def _csr(stream: _Stream) -> tuple[int, np.ndarray, np.ndarray]:
+    """The number of rows; row and column of each entry."""
     stream.expect(CSR)
     rows, _ = stream.number(), stream.number()
     indptr, column, number = stream.array(), stream.array(), stream.array()
@@ -158,7 +117,7 @@ def _csr(stream: _Stream) -> tuple[np.ndarray, np.ndarray]:
     degrees: np.ndarray = np.diff(indptr.astype(np.int64)) if indptr.ndim == 1 else np.array([-1])
     if len(degrees) != rows or (degrees < 0).any() or degrees.sum() != len(column):
         raise stream.damaged("row pointers that do not rise to the number of arcs")
-    return _in_order(np.repeat(np.arange(rows), degrees), column, number, stream)
+    return rows, *_in_order(np.repeat(np.arange(rows), degrees), column, number, stream)
 
 
 def _in_order(
@@ -195,13 +154,8 @@ class _Stream:
         self.at += nbytes
         return self._bytes[self.at - nbytes : self.at]
 
-    def number(self, at: int | None = None) -> int:
-        """The next number of 8 bytes, or that at a place."""
-        if at is not None:
-            here, self.at = self.at, at
-            found = self.number()
-            self.at = here
-            return found
+    def number(self) -> int:
+        """The next number of 8 bytes."""
         return int.from_bytes(self.take(8).tobytes(), "little")
 
     def expect(self, magic: int) -> None:
@@ -213,20 +167,15 @@ class _Stream:
         """Numbers of 8 bytes."""
         return np.frombuffer(self.take(8 * self.number()), "<i8").tolist()
 
-    def tables(self) -> dict[str, np.ndarray]:
+    def table(self) -> dict[str, np.ndarray]:
         """Arrays by name, of the only type."""
         if self.number() != 1:
             raise self.damaged("data of several types")
-        return self.named_arrays()
-
-    def named_arrays(self) -> dict[str, np.ndarray]:
-        """A table of arrays by name."""
         return {self.text(): self.array() for _ in range(self.number())}
 
     def text(self) -> str:
         """A name, with its length before it."""
-        raw = self.take(self.number()).tobytes()
-        return raw.decode("utf-8", "replace")
+        return self.take(self.number()).tobytes().decode("utf-8", "replace")
 
     def array(self) -> np.ndarray:
         """An array of numbers, in the file's memory."""

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, cast
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -155,20 +155,16 @@ ZIP, TAR = "a zip archive", "a tar archive"
 _BEGIN = 512  # bytes by which packed content is known
 _LAYERS = 4  # of a file that is packed: a gzip'd file in a tar archive in gzip has 3
 _BUFFER = 1 << 18
-_KINDS = {
-    b"\x1f\x8b": "compressed with gzip",
-    b"BZh": "compressed with bzip2",
-    b"\xfd7zXZ\0": "compressed with xz",
-    b"\x28\xb5\x2f\xfd": "compressed with zstd",
-    b"PK\3\4": ZIP,
-    b"PK\5\6": ZIP,
-}
-_OPENERS: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {
-    "compressed with gzip": lambda file: cast(IO[bytes], gzip.GzipFile(fileobj=file, mode="rb")),
-    "compressed with bzip2": lambda file: cast(IO[bytes], bz2.BZ2File(file)),
-    "compressed with xz": lambda file: cast(IO[bytes], lzma.LZMAFile(file)),  # noqa: SIM115
-    "compressed with zstd": lambda file: cast(IO[bytes], pa.CompressedInputStream(file, "zstd")),
-}
+_OPENERS: dict[bytes, tuple[str, Callable[[Any], Any] | None]] = {
+    b"\x1f\x8b": ("compressed with gzip", lambda file: gzip.GzipFile(fileobj=file, mode="rb")),
+    b"BZh": ("compressed with bzip2", bz2.BZ2File),
+    b"\xfd7zXZ\0": ("compressed with xz", lzma.LZMAFile),
+    b"\x28\xb5\x2f\xfd": (
+        "compressed with zstd", lambda file: pa.CompressedInputStream(file, "zstd")
+    ),
+    b"PK\3\4": (ZIP, None),
+    b"PK\5\6": (ZIP, None),
+}  # fmt: skip
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")  # ends of names
 _SUFFIXES = re.compile(r"(\.(gz|bz2|xz|zst|tar|tgz|tbz2?|txz|tzst|zip))+$", re.IGNORECASE)
 _NO_DATA = re.compile(r"(readme|licen[cs]e|\.|__macosx)|.*\.(md|html?|pdf|bib)$", re.IGNORECASE)
@@ -177,7 +173,7 @@ _NO_DATA = re.compile(r"(readme|licen[cs]e|\.|__macosx)|.*\.(md|html?|pdf|bib)$"
 def packing_of(path: Path) -> str | None:
     """How a file is packed, "compressed with gzip" or "a zip archive"; None: it is not."""
     with records.open_regular(path) as file:
-        return _packing(file.read(_BEGIN))
+        return _packing(file.read(_BEGIN))[0]
 
 
 def open_unpacked(path: Path, *, ratio: int = TEXT_RATIO) -> IO[bytes]:
@@ -187,7 +183,7 @@ def open_unpacked(path: Path, *, ratio: int = TEXT_RATIO) -> IO[bytes]:
     refused while it is read; and so is an archive of several files, none of which is called like
     it; and a pipe, a device or a folder, from which nothing is read.
     """
-    return _opened(path, ratio)[0]
+    return open_content(path, ratio)[0]
 
 
 def holds_arrays(path: Path) -> bool:
@@ -201,13 +197,6 @@ def holds_arrays(path: Path) -> bool:
     return all(name.endswith(".npy") for name in names) or any(n.endswith(".pkl") for n in names)
 
 
-def content_name(path: Path) -> str:
-    """The name of a file without the suffixes of packing, or of the file in an archive."""
-    file, name = _opened(path, TEXT_RATIO)
-    file.close()
-    return _SUFFIXES.sub("", name)
-
-
 def position_in(file: IO[bytes]) -> int:
     """How many bytes of the file on disk have been read, of one that the above has opened."""
     raw = getattr(file, "raw", None)
@@ -216,8 +205,7 @@ def position_in(file: IO[bytes]) -> int:
 
 def content_limit(path: Path) -> int:
     """The most bytes that reading a plain or packed file can yield."""
-    ratio = 1 if packing_of(path) is None else records.DEFLATE_RATIO
-    return path.stat().st_size * ratio
+    return path.stat().st_size * (1 if packing_of(path) is None else records.DEFLATE_RATIO)
 
 
 class _Content(io.RawIOBase):
@@ -249,26 +237,31 @@ class _Content(io.RawIOBase):
         self.below.close()
 
 
-def _opened(path: Path, ratio: int, wanted: str | None = None) -> tuple[IO[bytes], str]:
-    """The content of a file, and its name; of an archive the member ``wanted``."""
+def open_content(
+    path: Path, ratio: int = TEXT_RATIO, wanted: str | None = None
+) -> tuple[IO[bytes], str]:
+    """As :func:`open_unpacked`; with the name of the content without suffixes of packing.
+
+    Of a tar archive, the member ``wanted``.
+    """
     below = records.open_regular(path)
     file, name = below, path.name
     try:
         for _ in range(_LAYERS):
-            kind = _packing(_begin(file))
+            kind, opener = _packing(_begin(file))
+            name = _SUFFIXES.sub("", name)
             if kind is None:
                 return file, name
-            name = _SUFFIXES.sub("", name)
             if kind == ZIP:
                 file, name = _of_zip(path, file, below)
             elif kind == TAR:
                 found, name = _of_tar(path, file, wanted)
                 if found is None:  # it was read to its end
                     below.close()
-                    return _opened(path, ratio, name)
+                    return open_content(path, ratio, name)
                 file = found
-            else:
-                file = _OPENERS[kind](file)
+            elif opener is not None:
+                file = opener(file)
             file = io.BufferedReader(_Content(path, file, below, ratio), _BUFFER)
     except BaseException:
         below.close()
@@ -285,10 +278,11 @@ def _begin(file: IO[bytes]) -> bytes:
     return begin
 
 
-def _packing(begin: bytes) -> str | None:
+def _packing(begin: bytes) -> tuple[str | None, Callable[[Any], Any] | None]:
+    """How content with this begin is packed, and what opens it."""
     if begin[257:262] == b"ustar":
-        return TAR
-    return next((kind for magic, kind in _KINDS.items() if begin.startswith(magic)), None)
+        return TAR, None
+    return next((_OPENERS[magic] for magic in _OPENERS if begin.startswith(magic)), (None, None))
 
 
 def _of_zip(path: Path, file: IO[bytes], below: IO[bytes]) -> tuple[IO[bytes], str]:
@@ -431,6 +425,12 @@ def check_csr(matrix: Csr, where: str) -> Csr:
     if len(indices) and (indices.min() < 0 or indices.max() >= columns):
         raise UserError(f"{where}: a column index is outside 0..{columns - 1}")
     return matrix
+
+
+def csr_of(matrix: object, where: str) -> Csr:
+    """The checked parts of a matrix of SciPy, whatever its form."""
+    csr = sp.csr_array(matrix)
+    return check_csr((csr.indptr, csr.indices, csr.data, csr.shape), where)
 
 
 def csr_arrays(arrays: dict[str, np.ndarray], prefix: str, where: str) -> Csr:

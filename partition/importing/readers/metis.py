@@ -1,23 +1,42 @@
-"""Graphs of METIS, also of ParMETIS, KaHIP, KaMinPar, Chaco and the DIMACS challenge (.graph).
+"""Graphs of METIS, and other files of whole numbers that begin with sizes.
 
-The first line is ``n m [fmt [ncon]]``; line i after it has the size of vertex i, its weights and
-its neighbours from 1 on, each with a weight, as the three digits of fmt say. Each edge stands in
-the lines of both its ends. Lines that begin with % are comments, an empty line is a vertex without
-neighbours.
+METIS, also of ParMETIS, KaHIP, KaMinPar, Chaco and the DIMACS challenge (.graph): the first line is
+``n m [fmt [ncon]]``; line i after it has the size of vertex i, its weights and its neighbours from
+1 on, each with a weight, as the three digits of fmt say. Each edge stands in the lines of both its
+ends. Lines that begin with % are comments, an empty line is a vertex without neighbours.
+
+To a reader of edges, the sizes are an edge and lines of neighbours are others. So a list of edges
+is held against what its first line would announce.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from partition.errors import UserError
 from partition.graph.graph import index_dtype
-from partition.importing.readers.files import content_limit
-from partition.importing.readers.sizes import Lines, metis_width, number_lines
+from partition.importing.readers.files import content_limit, open_unpacked, quoted, read_errors
 from partition.importing.readers.source import Layout, Source
 from partition.resident import check_memory
+
+BLOCK = 1 << 20
+LONGEST_LINE = 1 << 26  # a vertex may have many neighbours; but not where it is doubtful
+LONGEST_DOUBTFUL = 1 << 22
+MOST_DIGITS = 18
+DIGITS, FRACTIONS = b"0123456789", b"+-.eE"
+FEWEST = 3  # lines from which on sizes are no accident
+# The first line of a Matrix Market file; some write one percent sign, or a blank behind it.
+BANNER = re.compile(rb"(?:\xef\xbb\xbf)?\s*%+\s*matrixmarket\b", re.IGNORECASE)
+HYPERGRAPH = (
+    "nets join any number of vertices: import the graph that it was made of; its parts are read by "
+    "import-parts"
+)
+EDGES = "if each line is an edge, give --columns source,target"
 
 
 def read(path: Path, layout: Layout) -> Source:
@@ -28,7 +47,7 @@ def read(path: Path, layout: Layout) -> Source:
     in the line of one end only, or with two weights.
     """
     head, lines = _read_lines(path)
-    width = metis_width(head)
+    width = _metis_width(head)
     if width is None:
         raise UserError(
             f"{path}: the first line is not 'n m [fmt [ncon]]', but {' '.join(map(str, head))}",
@@ -80,11 +99,11 @@ def read(path: Path, layout: Layout) -> Source:
     )
 
 
-def _read_lines(path: Path) -> tuple[list[int], Lines]:
+def _read_lines(path: Path) -> tuple[list[int], _Lines]:
     """The numbers of the first line, and all lines after it."""
     check_memory(12 * content_limit(path), f"{path}: a graph of METIS")
-    blocks = list(number_lines(path)) or [Lines(*np.zeros((3, 0), np.int64))]
-    every = Lines(
+    blocks = list(_number_lines(path)) or [_Lines(*np.zeros((3, 0), np.int64))]
+    every = _Lines(
         *(np.concatenate([getattr(one, name) for one in blocks]) for name in vars(blocks[0]))
     )
     there = np.flatnonzero(every.counts)
@@ -93,7 +112,7 @@ def _read_lines(path: Path) -> tuple[list[int], Lines]:
     first, count = int(there[0]), int(every.counts[there[0]])
     head = every.values[:count].tolist()
     rest = slice(first + 1, None)
-    return head, Lines(every.numbers[rest], every.counts[rest], every.values[count:])
+    return head, _Lines(every.numbers[rest], every.counts[rest], every.values[count:])
 
 
 def _check_symmetric(
@@ -122,3 +141,214 @@ def _check_symmetric(
             f"{numbers[v]}, of vertex {v + 1}, does not have {u + 1} so",
             "an edge stands in the lines of both its ends",
         )
+
+
+def _metis_width(head: Sequence[int]) -> tuple[int, int] | None:
+    """Numbers of a vertex before its neighbours, and those of each neighbour; None: no METIS."""
+    code = f"{head[2]:03d}" if len(head) > 2 else "000"
+    if not 2 <= len(head) <= 4 or len(code) > 3 or set(code) - {"0", "1"}:
+        return None
+    if len(head) == 4 and (code[1] == "0" or head[3] < 1):
+        return None
+    weights = (head[3] if len(head) == 4 else 1) if code[1] == "1" else 0
+    return int(code[0]) + weights, 1 + int(code[2])
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """Lines of whole numbers, without comments.
+
+    Attributes
+    ----------
+    numbers : (m,) int64
+        Those of the lines in the file, from 1.
+    counts : (m,) int64
+        How many values each has.
+    values : int64, or float64
+    """
+
+    numbers: np.ndarray
+    counts: np.ndarray
+    values: np.ndarray
+
+
+def _number_lines(
+    path: Path, longest_line: int = LONGEST_LINE, *, fractions: bool = False
+) -> Iterator[_Lines]:
+    """The lines of a file of whole numbers, empty ones too; those that begin with % are comments.
+
+    With ``fractions``, values are float64. A UserError names a line with anything else.
+    """
+    signs = DIGITS + FRACTIONS * fractions
+    number, rest = 1, b""
+    with open_unpacked(path) as file:
+        while chunk := file.read(BLOCK):
+            text = rest + (chunk if number > 1 or rest else chunk.removeprefix(b"\xef\xbb\xbf"))
+            end = text.rfind(b"\n") + 1
+            if len(text) - end > longest_line:
+                line = number + text.count(b"\n")
+                raise UserError(f"{path}, line {line} is longer than {longest_line:,} bytes")
+            if end:
+                yield _lines_of(path, number, text[:end], signs)
+            number, rest = number + text[:end].count(b"\n"), text[end:]
+        if rest:
+            yield _lines_of(path, number, rest + b"\n", signs)
+
+
+def _lines_of(path: Path, first: int, block: bytes, signs: bytes) -> _Lines:
+    data = np.frombuffer(block, np.uint8)
+    ends = np.flatnonzero(data == ord("\n"))
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    comments = np.flatnonzero(data[starts] == ord("%"))
+    if len(comments):
+        data = data.copy()
+        for at in comments.tolist():
+            data[starts[at] : ends[at]] = ord(" ")
+    blank = (data == 32) | ((data >= 9) & (data <= 13))
+    known = np.zeros(256, bool)
+    known[list(signs)] = True
+    begins = np.flatnonzero(~blank & np.concatenate(([True], blank[:-1])))
+    ends_of = np.flatnonzero(blank & np.concatenate(([False], ~blank[:-1])))
+    long = begins[ends_of - begins > (MOST_DIGITS if signs == DIGITS else 2 * MOST_DIGITS)]
+    wrong = np.concatenate((np.flatnonzero(~blank & ~known[data]), long))
+    if len(wrong):
+        at = int(np.searchsorted(ends, wrong.min()))
+        line = block[starts[at] : ends[at]].decode("utf-8", "replace")
+        raise UserError(f"{path}, line {first + at}: {quoted(line.strip())} is not whole numbers")
+    counts = np.diff(np.searchsorted(begins, np.append(starts, len(data))))
+    values = np.zeros(0, np.int64 if signs == DIGITS else np.float64)
+    if len(begins):
+        values = np.array(data.tobytes().split(), values.dtype)
+    kept = np.ones(len(starts), bool)
+    kept[comments] = False
+    return _Lines(first + np.flatnonzero(kept), counts[kept], values)
+
+
+def refuse_sizes(path: Path) -> None:
+    """A UserError for a list of edges whose first line may be the sizes of what follows."""
+    with read_errors(path):
+        with open_unpacked(path) as file:
+            if BANNER.match(file.read(1 << 10)):
+                raise UserError(f"{path} is a Matrix Market file", "give --format mtx")
+        try:
+            found = _announced(path)
+        except (UserError, ValueError):  # something else than numbers
+            return
+    if found is not None:
+        line, what, hint = found
+        raise UserError(f"{path}: its first line, {quoted(line)}, may be the sizes of {what}", hint)
+
+
+def _announced(path: Path) -> tuple[str, str, str] | None:
+    """The first line, what it announces and a hint, where the others are as it says."""
+    head: list[int] | None = None
+    kinds, seen = list(_KINDS), _Seen()
+    for lines in _number_lines(path, LONGEST_DOUBTFUL, fractions=True):
+        if head is None:
+            there = np.flatnonzero(lines.counts)
+            if not len(there):
+                continue
+            at, count = int(there[0]), int(lines.counts[there[0]])
+            first = lines.values[:count].tolist()
+            if not all(number.is_integer() for number in first):
+                return None
+            head = list(map(int, first))
+            lines = _Lines(lines.numbers[at + 1 :], lines.counts[at + 1 :], lines.values[count:])
+        seen.add(lines)
+        kinds = [kind for kind in kinds if kind[0](head, seen, False)]
+        if not kinds:
+            return None
+    if head is None or seen.last < FEWEST:
+        return None
+    found = next((kind for kind in kinds if kind[0](head, seen, True)), None)
+    return None if found is None else (" ".join(map(str, head)), *found[1:])
+
+
+@dataclass
+class _Seen:
+    """Facts on the lines behind the first one.
+
+    How many there are, the last one with a value, how many values; their range, the largest of the
+    first two of lines, and how many lines have.
+    """
+
+    lines: int = 0
+    last: int = 0
+    values: int = 0
+    low: int = np.iinfo(np.int64).max
+    high: int = -1
+    end: int = -1
+    widths: set[int] = field(default_factory=set)
+
+    def add(self, lines: _Lines) -> None:
+        """Take some more lines."""
+        there = np.flatnonzero(lines.counts)
+        if len(there):
+            self.last = self.lines + int(there[-1]) + 1
+            self.widths |= set(np.unique(lines.counts[there])[:4].tolist())
+            self.low = min(self.low, int(lines.values.min()))
+            self.high = max(self.high, int(lines.values.max()))
+            begins = (np.cumsum(lines.counts) - lines.counts)[there]
+            second = begins + (lines.counts[there] > 1)
+            self.end = max(self.end, *(int(lines.values[of].max()) for of in (begins, second)))
+        self.lines += len(lines.counts)
+        self.values += len(lines.values)
+
+
+# Whether lines may go on as the first one announces; when they are ended, whether they did.
+
+
+def _is_metis(head: list[int], seen: _Seen, ended: bool) -> bool:
+    width = _metis_width(head)
+    if width is None or head[0] < 1:
+        return False
+    n, values = head[0], head[0] * width[0] + 2 * head[1] * width[1]
+    if not ended:
+        return seen.last <= n and seen.values <= values
+    inside = width != (0, 1) or 0 < seen.low <= seen.high <= n
+    return inside and n <= seen.lines + 1 and seen.values == values
+
+
+def _is_hmetis(head: list[int], seen: _Seen, ended: bool) -> bool:
+    if len(head) < 2 or min(head[:2]) < 1 or head[2:] not in ([], [1], [10], [11]):
+        return False
+    lines = head[0] + (head[1] if head[2:] in ([10], [11]) else 0)
+    if not ended:
+        return seen.last <= lines and seen.low > 0
+    return seen.last == lines and (len(head) > 2 or seen.high <= head[1])
+
+
+def _is_patoh(head: list[int], seen: _Seen, ended: bool) -> bool:
+    if not 4 <= len(head) <= 6 or head[0] not in (0, 1) or min(head[1:4]) < 1:
+        return False
+    cells, nets, pins, scheme, constraints = (*head[1:], *[0, 1][len(head) - 4 :])
+    values = pins + (cells * constraints if scheme in (1, 3) else 0)
+    values += nets if scheme in (2, 3) else 0
+    return seen.values == values and seen.last >= nets if ended else seen.values <= values
+
+
+def _is_matrix(head: list[int], seen: _Seen, ended: bool) -> bool:
+    return len(head) == 3 and head[0] == head[1] and _has_rows(head, seen, ended)
+
+
+def _is_list(head: list[int], seen: _Seen, ended: bool) -> bool:
+    return len(head) == 2 and _has_rows(head, seen, ended)
+
+
+def _has_rows(head: list[int], seen: _Seen, ended: bool) -> bool:
+    if ended:
+        return seen.last == head[-1] and seen.widths in ({2}, {3})
+    return seen.last <= head[-1] and seen.end <= head[0]
+
+
+_KINDS = (
+    (_is_metis, "a graph of METIS", f"give --format metis; {EDGES}"),
+    (_is_hmetis, "a hypergraph of hMETIS", f"{HYPERGRAPH}; {EDGES}"),
+    (_is_patoh, "a hypergraph of PaToH", f"{HYPERGRAPH}; {EDGES}"),
+    (
+        _is_matrix,
+        "a matrix",
+        f"write '%%MatrixMarket matrix coordinate real general' before it; {EDGES}",
+    ),
+    (_is_list, "the list, its vertices and edges", f"--header leaves it out; {EDGES}"),
+)

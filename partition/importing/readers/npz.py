@@ -1,4 +1,4 @@
-"""CSR matrices, and the names that different programs give their arrays in ``.npz`` files."""
+"""Graphs as named arrays, and what different programs call them in ``.npz`` files."""
 
 from __future__ import annotations
 
@@ -42,31 +42,28 @@ def source_of(
     array does not fit the others.
     """
     if "edge_index" not in fields:
-        raise UserError(
-            f"{where} has no edge_index", f"it has {', '.join(map(str, fields)) or 'nothing'}"
-        )
+        there = ", ".join(map(str, fields)) or "nothing"
+        raise UserError(f"{where} has no edge_index", f"it has {there}")
     source, target = ends_of(fields["edge_index"], f"{where}: edge_index", "(2, E)")
     n = _number_of_vertices(n, fields, source, target, where)
-    graph = Source(n, source, target, format=format)
+    found: dict[str, Any] = {}
     if (x := fields.get("x")) is not None:
-        graph = replace(graph, features=files.finite_features(x, f"{where}: x"))
+        found["features"] = files.finite_features(x, f"{where}: x")
     if (y := fields.get("y")) is not None:
         kind, values = classes_or_targets(y)
         if kind == "labels":
-            labels, names = class_labels(values, f"{where}: y")
-            graph = replace(graph, labels=labels, class_names=names)
+            found["labels"], found["class_names"] = class_labels(values, f"{where}: y")
         else:
-            graph = replace(graph, targets=checked_targets(values, f"{where}: y"))
+            found["targets"] = checked_targets(values, f"{where}: y")
     for name, rows in (("x", x), ("y", y)):
         if rows is not None and len(rows) != n:
             raise UserError(f"{where}: {name} has {len(rows)} rows, the graph has {n} vertices")
-    found = {name: fields.get(f"{name}_mask") for name in MASKS}
     masks = {
-        name: _mask(mask, n, f"{where}: {name}_mask")
-        for name, mask in found.items()
-        if mask is not None
+        name.removesuffix("_mask"): _mask(fields[name], n, f"{where}: {name}")
+        for name in MASK_FIELDS
+        if fields.get(name) is not None
     }
-    weights = None
+    weights: np.ndarray | None = None
     weight = weights_name(fields, layout.arc_features)
     if weight is not None:
         given = fields[weight]
@@ -80,12 +77,14 @@ def source_of(
     }
     data, weights, left = pick(named, weights, layout.arc_features, layout.arc_label, where)
     unread = {*left, *map(str, (set(fields) | set(of_arcs)) - {*FIELDS, weight, *named})}
-    said = [f"weight {weight}"] if weight == "edge_attr" else []
-    taken = sorted(set(named) - set(left))
-    said += [f"data of arcs {', '.join(taken)}"] if taken else []
+    taken = ", ".join(sorted(set(named) - set(left)))
+    said = ["weight edge_attr"] if weight == "edge_attr" else []
+    said += [f"data of arcs {taken}"] if taken else []
     said += [f"not read: {', '.join(sorted(unread))}"] if unread else []
     notes = {"columns": "; ".join(said)} if said else {}
-    return replace(graph, weights=weights, masks=masks, notes=notes, arc_data=data)
+    return Source(
+        n, source, target, weights, masks=masks, format=format, notes=notes, arc_data=data, **found
+    )
 
 
 def with_dense(fields: Mapping[str, Any], where: str) -> tuple[dict[str, np.ndarray], int | None]:
@@ -100,11 +99,8 @@ def with_dense(fields: Mapping[str, Any], where: str) -> tuple[dict[str, np.ndar
         if not sp.issparse(matrix):
             continue
         if name not in ("adj_t", "adj"):
-            csr = sp.csr_array(matrix)
-            csr = files.check_csr(
-                (csr.indptr, csr.indices, csr.data, csr.shape), f"{where}: {name}"
-            )
-            found[name] = files.dense_features(csr, f"{where}: {name}")
+            at = f"{where}: {name}"
+            found[name] = files.dense_features(files.csr_of(matrix, at), at)
         elif fields.get("edge_index") is None and "edge_index" not in found:
             row, column = matrix.tocoo().coords
             found["edge_index"] = np.stack((column, row) if name == "adj_t" else (row, column))
@@ -145,9 +141,8 @@ def _number_of_vertices(
 def _mask(mask: np.ndarray, n: int, where: str) -> np.ndarray:
     """(n,) or (n, splits) bool."""
     if not is_binary(mask) or mask.ndim not in (1, 2) or len(mask) != n or 0 in mask.shape:
-        raise UserError(
-            f"{where} is {mask.dtype} {mask.shape}, not a bool for each of {n} vertices"
-        )
+        form = f"{mask.dtype} {mask.shape}"
+        raise UserError(f"{where} is {form}, not a bool for each of {n} vertices")
     mask = mask.astype(bool)
     return mask[:, 0] if mask.ndim == 2 and mask.shape[1] == 1 else mask
 
@@ -157,9 +152,10 @@ ADJACENCY = ("adj_", "adj_matrix.", "adj.")
 ATTRIBUTES = ("attr_", "attr_matrix.", "attr.", "feature_", "features_", "features.")
 DENSE = ("attr_matrix", "features", "attr", "x")
 LABELS = ("labels", "label", "y")
-# Plain arrays of texts; where they are pickled objects, they are not read.
-SAVED = frozenset((*PARTS, "format"))
 CLASS_NAMES = ("class_names", "idx_to_class")
+WANTED = frozenset(
+    [prefix + part for prefix in (*ADJACENCY, *ATTRIBUTES) for part in PARTS] + [*DENSE, *LABELS]
+)
 
 
 def read(path: Path, layout: Layout) -> Source:
@@ -167,11 +163,10 @@ def read(path: Path, layout: Layout) -> Source:
 
     Members that are not known, and those that are pickled objects, are not touched.
     """
-    where = str(path)
-    names = npz_names(path)
+    where, names = str(path), npz_names(path)
     if "format" in names:
-        matrix = files.saved_csr(read_npz(path, SAVED, kinds=NUMBERS + TEXTS), where)
-        return with_data(arcs_of(matrix, where, "npz"), layout, where)
+        arrays = read_npz(path, frozenset((*PARTS, "format")), kinds=NUMBERS + TEXTS)
+        return _with_data(arcs_of(files.saved_csr(arrays, where), where, "npz"), layout, where)
     if {"edges", "node_features"} <= names:
         return _heterophilous(path, names, layout)
     arrays = read_npz(path, WANTED)
@@ -184,43 +179,15 @@ def read(path: Path, layout: Layout) -> Source:
             "scipy.sparse.save_npz; of others, save the list of arcs as .npy and give the other "
             "arrays by --features and --labels, or call gcnmpi.graph.from_arrays",
         )
-    arcs = arcs_of(files.csr_arrays(arrays, adjacency, where), f"{where}: {adjacency}data", "npz")
-    features = _features(arrays, where)
-    labels, class_names = None, None
+    matrix = files.csr_arrays(arrays, adjacency, where)
+    arcs = _with_data(arcs_of(matrix, f"{where}: {adjacency}data", "npz"), layout, where)
+    features, labels, class_names = _features(arrays, where), None, None
     if name := _one(arrays, LABELS, where):
         labels, class_names = class_labels(arrays[name], where, _class_names(path, names))
     for what, array in (("attributes", features), ("labels", labels)):
         if array is not None and len(array) != arcs.n:
             raise UserError(f"{path} has {what} of {len(array)} vertices, the graph has {arcs.n}")
-    arcs = with_data(arcs, layout, where)
     return replace(arcs, features=features, labels=labels, class_names=class_names)
-
-
-def with_data(arcs: Source, layout: Layout, where: str) -> Source:
-    """Arcs of :func:`arcs_of`, of which the weights may be a feature."""
-    data, weights, _ = pick({}, arcs.weights, layout.arc_features, layout.arc_label, where)
-    return replace(arcs, weights=weights, arc_data=data)
-
-
-def _heterophilous(path: Path, names: set[str], layout: Layout) -> Source:
-    """A graph of Platonov et al. (2023): edges without a direction, each listed once; splits."""
-    masks = {f"{name}_masks": f"{name}_mask" for name in MASKS}
-    of_arcs = {name for name in names if name.startswith("edge_")}
-    wanted = {"edges", "node_features", "node_labels", *masks, *of_arcs} & names
-    arrays = read_npz(path, frozenset(wanted))
-    edges = arrays["edges"]
-    if edges.ndim != 2 or edges.shape[1] != 2:
-        raise UserError(f"{path}: edges is not (m, 2), but {edges.shape}")
-    fields = {"edge_index": edges.T, "x": arrays["node_features"]}
-    fields |= {"y": arrays["node_labels"]} if "node_labels" in arrays else {}
-    fields |= {masks[name]: array.T for name, array in arrays.items() if name in masks}
-    data = {name: arrays[name] for name in sorted(of_arcs)}
-    return replace(source_of(fields, str(path), "npz", layout, data), symmetric=True)
-
-
-WANTED = frozenset(
-    [prefix + part for prefix in (*ADJACENCY, *ATTRIBUTES) for part in PARTS] + [*DENSE, *LABELS]
-)
 
 
 def arcs_of(matrix: files.Csr, where: str, format: str) -> Source:
@@ -236,28 +203,47 @@ def arcs_of(matrix: files.Csr, where: str, format: str) -> Source:
     weights: np.ndarray | None = files.finite_weights(data, where)
     if (data == 1).all():
         weights = None  # the format has no other way to say that a graph is unweighted
-    degree: np.ndarray = np.diff(indptr.astype(np.int64))
-    source = np.repeat(np.arange(rows), degree)
+    degrees: np.ndarray = np.diff(indptr.astype(np.int64))
+    source = np.repeat(np.arange(rows), degrees)
     return Source(rows, source, indices, weights, format=format)
 
 
+def _with_data(arcs: Source, layout: Layout, where: str) -> Source:
+    """Arcs of which the weights may be a feature."""
+    data, weights, _ = pick({}, arcs.weights, layout.arc_features, layout.arc_label, where)
+    return replace(arcs, weights=weights, arc_data=data)
+
+
+def _heterophilous(path: Path, names: set[str], layout: Layout) -> Source:
+    """A graph of Platonov et al. (2023): edges without a direction, each listed once; splits."""
+    masks = {f"{name}_masks": f"{name}_mask" for name in MASKS}
+    of_arcs = {name for name in names if name.startswith("edge_")}
+    arrays = read_npz(
+        path, frozenset({"edges", "node_features", "node_labels", *masks, *of_arcs} & names)
+    )
+    edges = arrays["edges"]
+    if edges.ndim != 2 or edges.shape[1] != 2:
+        raise UserError(f"{path}: edges is not (m, 2), but {edges.shape}")
+    fields = {"edge_index": edges.T, "x": arrays["node_features"]}
+    fields |= {"y": arrays["node_labels"]} if "node_labels" in arrays else {}
+    fields |= {masks[name]: array.T for name, array in arrays.items() if name in masks}
+    data = {name: arrays[name] for name in sorted(of_arcs)}
+    return replace(source_of(fields, str(path), "npz", layout, data), symmetric=True)
+
+
 def _features(arrays: dict[str, np.ndarray], where: str) -> np.ndarray | None:
-    sparse = _prefix(arrays, ATTRIBUTES)
-    dense = _one(arrays, DENSE, where)
-    if dense is not None:
+    if dense := _one(arrays, DENSE, where):
         return files.finite_features(arrays[dense], f"{where}: {dense}")
-    if sparse is not None:
-        return files.dense_features(
-            files.csr_arrays(arrays, sparse, where), f"{where}: {sparse.rstrip('_.')}"
-        )
-    return None
+    if (sparse := _prefix(arrays, ATTRIBUTES)) is None:
+        return None
+    matrix = files.csr_arrays(arrays, sparse, where)
+    return files.dense_features(matrix, f"{where}: {sparse.rstrip('_.')}")
 
 
 def _class_names(path: Path, names: set[str]) -> np.ndarray | None:
-    for name in CLASS_NAMES:
-        if name in names:
-            with contextlib.suppress(UserError):  # a pickle: the numbers of the classes will do
-                return read_npz(path, (name,), kinds=TEXTS)[name]
+    for name in (name for name in CLASS_NAMES if name in names):
+        with contextlib.suppress(UserError):  # a pickle: the numbers of the classes will do
+            return read_npz(path, (name,), kinds=TEXTS)[name]
     return None
 
 

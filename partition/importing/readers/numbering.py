@@ -37,28 +37,17 @@ def number_vertices(
     The ids are None where each is the number itself. A UserError if an arc has an id that is not
     among those announced.
     """
-    if vertices is not None and ids is not None:
-        raise UserError("--vertices and --ids both say which vertices there are: give one of them")
     if names is not None:
         if vertices is not None:
             raise UserError(f"{where}: --vertices is for ids that are integers", "give --ids FILE")
         ids = np.sort(names) if ids is None else ids
         number = _places(ids, names, where)
         return len(ids), number[source], number[target], ids
-    if ids is not None:
-        source, target = _places(ids, source, where), _places(ids, target, where)
-        same = bool((ids == np.arange(len(ids))).all())
-        return len(ids), source, target, None if same else ids
-    if vertices is not None:
-        low, high = announced(source, target, vertices, where)
-        n = high - low + 1
-        check_memory(16 * n, f"{n} vertices")
-        return n, source - low, target - low, np.arange(low, high + 1) if low else None
-    if not len(source):
-        raise UserError(f"{where} holds no arcs", "--vertices says how many vertices there are")
-    ids = distinct(source, target)
-    numbering = Numbering(len(ids), None if ids[0] == 0 and ids[-1] == len(ids) - 1 else ids)
-    return len(ids), numbering.of(source), numbering.of(target), numbering.ids
+    found = distinct(source, target) if vertices is None else np.empty(0, np.int64)
+    ends = [int(some) for end in (source, target) if len(end) for some in (end.min(), end.max())]
+    span = (min(ends), max(ends)) if ends else None
+    numbering = numbering_of(span, found, where, vertices, ids)
+    return numbering.n, numbering.of(source), numbering.of(target), numbering.ids
 
 
 def number_texts(
@@ -91,6 +80,13 @@ class Numbering:
     ids: np.ndarray | None = None
 
     @cached_property
+    def _first(self) -> int | None:
+        """The first id; None where they are not one after the other."""
+        assert self.ids is not None
+        same = self.n and (self.ids == np.arange(self.n) + self.ids[0]).all()
+        return int(self.ids[0]) if same else None
+
+    @cached_property
     def _table(self) -> np.ndarray | None:
         """The number of each id from the smallest on; None where they lie far apart."""
         assert self.ids is not None
@@ -110,6 +106,8 @@ class Numbering:
         """The numbers of ids, (m,) int64, each of which is there."""
         if self.ids is None:
             return ends
+        if self._first is not None:
+            return ends - self._first
         if self._table is not None:
             return self._table[ends - self.ids.min()]
         return self._order[np.searchsorted(self.ids, ends, sorter=self._order)]
@@ -127,12 +125,21 @@ def numbering_of(
     ``span`` is these two, None without arcs; ``found`` the ids of arcs, increasing, each once.
     Where ``vertices`` is given, they are not looked at.
     """
-    if vertices is not None and ids is None:
-        ends = np.array([] if span is None else span, np.int64)
-        n, _, _, announced = number_vertices(ends, ends, where, vertices=vertices)
-        return Numbering(n, announced)
-    n, _, _, named = number_vertices(found, found, where, vertices=vertices, ids=ids)
-    return Numbering(n, named)
+    if vertices is not None and ids is not None:
+        raise UserError("--vertices and --ids both say which vertices there are: give one of them")
+    if vertices is not None:
+        low, high = announced(np.array([] if span is None else span, np.int64), vertices, where)
+        n = high - low + 1
+        check_memory(16 * n, f"{n} vertices")
+        return Numbering(n, np.arange(low, high + 1) if low else None)
+    if ids is not None:
+        _places(ids, found, where)
+    elif not len(found):
+        raise UserError(f"{where} holds no arcs", "--vertices says how many vertices there are")
+    else:
+        ids = found
+    same = bool((ids == np.arange(len(ids))).all())
+    return Numbering(len(ids), None if same else ids)
 
 
 class IdsSeen:
@@ -218,36 +225,26 @@ def _places(ids: np.ndarray, ends: np.ndarray, where: str) -> np.ndarray:
     return place
 
 
-def announced(source: np.ndarray, target: np.ndarray, vertices: str, where: str) -> tuple[int, int]:
+def announced(ends: np.ndarray, vertices: str, where: str) -> tuple[int, int]:
     """The first and the last id that ``--vertices`` stands for; a UserError if one is outside."""
-    low, high = _span(source, target, vertices, where)
-    for ends in (source, target):
-        outside = (ends < low) | (ends > high)
-        if outside.any():
-            found = ends[int(np.argmax(outside))]
-            raise UserError(f"{where}: there is a vertex {found}, --vertices {vertices}")
-    return low, high
-
-
-def _span(source: np.ndarray, target: np.ndarray, vertices: str, where: str) -> tuple[int, int]:
     span = re.fullmatch(r"(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})", vertices)
     if span is not None:
         low, high = int(span[1]), int(span[2])
         if low > high:
             raise UserError(f"--vertices {vertices} holds no vertex")
-        return low, high
-    if not re.fullmatch(r"0*[1-9][0-9]{0,17}", vertices):
+    elif re.fullmatch(r"0*[1-9][0-9]{0,17}", vertices):
+        n, (least, most) = int(vertices), (ends.min(), ends.max()) if len(ends) else (0, 0)
+        low, high = (1, n) if least > 0 and most == n else (0, n - 1)
+        if least > 0 and most < n:
+            raise UserError(
+                f"{where}: the smallest vertex is {least} and the largest {most}, which fits "
+                f"0..{n - 1} and 1..{n}",
+                f"give --vertices 0..{n - 1} or --vertices 1..{n}",
+            )
+    else:
         raise UserError(f"--vertices {vertices} is neither a number of vertices nor a span A..B")
-    n = int(vertices)
-    present = [
-        int(end) for ends in (source, target) if len(ends) for end in (ends.min(), ends.max())
-    ]
-    if present and min(present) > 0 and max(present) == n:
-        return 1, n
-    if present and min(present) > 0 and max(present) < n:
-        raise UserError(
-            f"{where}: the smallest vertex is {min(present)} and the largest {max(present)}, which "
-            f"fits 0..{n - 1} and 1..{n}",
-            f"give --vertices 0..{n - 1} or --vertices 1..{n}",
-        )
-    return 0, n - 1
+    outside = (ends < low) | (ends > high)
+    if outside.any():
+        found = ends[int(np.argmax(outside))]
+        raise UserError(f"{where}: there is a vertex {found}, --vertices {vertices}")
+    return low, high

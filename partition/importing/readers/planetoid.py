@@ -27,14 +27,19 @@ from partition.importing.readers.files import (
 )
 from partition.importing.readers.source import Layout, Source
 from partition.resident import check_memory
-from partition.tensor_files.arrays import NAMES as ARRAYS
-from partition.tensor_files.arrays import numpy_array
-from partition.tensor_files.pickles import DICT, Made, Meant, read_pickle
+from partition.tensor_files.pickles import (
+    ARRAY_NAMES,
+    DICT,
+    Made,
+    Meant,
+    numpy_array,
+    read_pickle,
+)
 
 PICKLES = ("x", "tx", "allx", "y", "ty", "ally", "graph")
 VALIDATION = 500
 # SciPy has moved its modules; pickles keep the name of their day.
-NAMES = ARRAYS | {
+NAMES = ARRAY_NAMES | {
     ("scipy.sparse.csr", "csr_matrix"): "matrix",
     ("scipy.sparse._csr", "csr_matrix"): "matrix",
     ("collections", "defaultdict"): DICT,

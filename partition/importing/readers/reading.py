@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from partition.errors import UserError
 from partition.importing.readers import READERS, STREAMS, checked_format
-from partition.importing.readers.arc_columns import ArcTable, ids_array, text_places
+from partition.importing.readers.arc_columns import ArcTable, text_places
 from partition.importing.readers.files import read_errors
 from partition.importing.readers.numbering import number_texts, number_vertices
 from partition.importing.readers.source import Layout, Reading, Source, Stream
@@ -82,28 +82,6 @@ def open_stream(
             "import it without --memory: texts are numbered in memory",
         )
     return stream
-
-
-def read_ends(
-    path: Path, layout: Layout, look: Callable[[bytes], object] = lambda lines: None
-) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray | None, Stream]:
-    """Read a list of arcs: the ids of sources and targets as they are there, and the weights.
-
-    ``look`` as of :func:`read_source`. With them comes the stream, which is at its end.
-    """
-    format = checked_format(path, "auto", layout)
-    with read_errors(path):
-        stream = READERS.get(format)(path, layout, Reading(whole=True, look=look))
-        pieces = list(stream.pieces)
-    none = np.empty(0, np.int64)
-    source, target = (
-        np.concatenate([none.astype(str) if stream.text else none, *map(ids_array, some)])
-        for some in ([piece.source for piece in pieces], [piece.target for piece in pieces])
-    )
-    weights = (
-        np.concatenate([np.empty(0), *(p.weights for p in pieces)]) if stream.weighted else None
-    )
-    return (source, target), weights, stream
 
 
 def _stream(path: Path, format: str, layout: Layout, reading: Reading) -> Stream:

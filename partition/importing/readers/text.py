@@ -369,8 +369,9 @@ class Table:
         if self._is_row(words):
             if self.header and not apart:
                 return False
+            at = f"{self.path}, line {number}: {files.quoted(line.strip())}"
             raise UserError(
-                f"{self.path}, line {number}: {files.quoted(line.strip())} may be a comment or a row",
+                f"{at} may be a comment or a row",
                 f"--comments {NO_COMMENTS}: it is a row; --comments '{SIGNS}': it is a comment",
             )
         if apart:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,18 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph.graph import MASKS
-from partition.graph.relations import Relation, parse_relation
-from partition.importing.readers import LISTS, guess_format
+from partition.graph.relations import Relation, number_relations, parse_relation
+from partition.importing.readers import RELATION, checked_format
+from partition.importing.readers.arc_columns import ends_of
+from partition.importing.readers.arc_lists import find_arcs, read_pairs
 from partition.importing.readers.classes import classes_or_targets
 from partition.importing.readers.files import check_file, check_inside, quoted, read_errors
 from partition.importing.readers.npz import MASK_FIELDS, source_of, weights_name
-from partition.importing.readers.numbering import positions, shown_id
-from partition.importing.readers.reading import read_ends, read_source
+from partition.importing.readers.numbering import number_vertices, positions, shown_id
+from partition.importing.readers.reading import read_source
 from partition.importing.readers.source import Layout, Source
-from partition.importing.readers.vertex_tables import NodeTable, plain, read_nodes
+from partition.importing.readers.vertex_tables import NodeTable, plain, read_ids, read_nodes
+from partition.records import npz_names, read_npz
 
 
 @dataclass(frozen=True)
@@ -105,31 +108,26 @@ def typed_source_of(
     masks: dict[str, dict[str, np.ndarray]] = {name: {} for name in MASKS}
     sizes: dict[str, int] = {}
     for name in names:
-        given = vertices.get(name, {})
-        at = f"{where}, {name}"
-        sizes[name] = _size(name, counts.get(name), given, relations, arcs)
-        known = {key: a for key, a in given.items() if key in ("x", *MASK_FIELDS)}
-        nothing = {"edge_index": np.empty((2, 0), np.int64)}
-        if sizes[name]:
-            one = source_of(known | nothing, at, format, Layout(), {}, sizes[name])
-            if one.features is not None:
-                found["features"][name] = one.features
+        given, at = vertices.get(name, {}), f"{where}, {name}"
+        sizes[name] = n = _size(name, counts.get(name), given, arcs)
+        if n:
+            known = {key: array for key, array in given.items() if key in ("x", *MASK_FIELDS)}
+            no_arcs = {"edge_index": np.empty((2, 0), np.int64)}
+            one = source_of(known | no_arcs, at, format, Layout(), {}, n)
+            found["features"] |= {} if one.features is None else {name: one.features}
             for mask, rows in one.masks.items():
                 masks[mask][name] = rows
         if "y" in given:
             kind, values = classes_or_targets(given["y"])
-            _check_rows(values, sizes[name], f"{at}: y")
+            _check_rows(values, n, f"{at}: y")
             found[kind][name] = values
         unread |= {f"{name}.{key}" for key in given if key not in ("x", "y", *MASK_FIELDS)}
     read = []
-    for relation in relations:
-        at = f"{where}, {relation}"
-        fields = arcs[relation]
-        weight = weights_name(fields)
-        taken = ("edge_index", *([] if weight is None else [weight]))
-        known = {key: fields[key] for key in taken if key in fields}
+    for relation, fields in zip(relations, arcs.values(), strict=True):
+        taken = ("edge_index", weights_name(fields))
+        known = {key: array for key, array in fields.items() if key in taken}
         most = max(1, sizes[relation.source], sizes[relation.target])
-        one = source_of(known, at, format, Layout(), {}, most)
+        one = source_of(known, f"{where}, {relation}", format, Layout(), {}, most)
         read.append(RelationArcs(relation, one.source, one.target, one.weights))
         unread |= {f"{relation}.{key}" for key in fields if key not in known}
     more = ", …" if len(unread) > 12 else ""
@@ -187,11 +185,7 @@ def grouped(source: Source, relation: np.ndarray, names: Sequence[str]) -> Typed
 
 
 def _size(
-    name: str,
-    said: int | None,
-    given: Fields,
-    relations: Sequence[Relation],
-    arcs: Mapping[tuple[str, str, str], Fields],
+    name: str, said: int | None, given: Fields, arcs: Mapping[tuple[str, str, str], Fields]
 ) -> int:
     """How many vertices a type has: as it is said, by its rows, or by the largest number."""
     if said is not None:
@@ -200,9 +194,9 @@ def _size(
     if rows:
         return rows[0]
     most = -1
-    for relation in relations:
-        index = arcs[relation].get("edge_index", np.empty((2, 0)))
-        for side, end in enumerate((relation.source, relation.target)):
+    for (source, _, target), fields in arcs.items():
+        index = fields.get("edge_index", np.empty((2, 0)))
+        for side, end in enumerate((source, target)):
             if end == name and index.ndim == 2 and index.shape[0] == 2 and index.size:
                 most = max(most, int(index[side].max()))
     return most + 1
@@ -369,17 +363,20 @@ def _arcs(relation: Relation, file: Path, given: Layout, as_text: bool) -> _Arcs
         nonlocal as_written
         as_written = as_written or WRITTEN.search(lines) is not None
 
-    if guess_format(file) not in LISTS:
-        source = read_source(file, "auto", layout)
+    format = checked_format(file, "auto", layout)
+    if format not in ("edges", "parquet"):
+        source = read_source(file, format, layout)
         ends = source.source, source.target
         if source.ids is not None:
             ends = source.ids[source.source], source.ids[source.target]
-        return _Arcs(file, ends, source.weights, ", ".join(source.unread))
-    ends, weights, stream = read_ends(file, layout, look)
-    if not stream.text and as_written:
+        return _Arcs(file, ends, source.weights)
+    with read_errors(file):
+        listed = find_arcs(file, layout, parquet=format == "parquet")
+        arcs, comments = listed.read(look)
+    if not listed.text and as_written:
         return _arcs(relation, file, given, True)
-    unread, notes = ", ".join(stream.rest.get("unread", ())), stream.rest.get("notes", {})
-    return _Arcs(file, ends, weights, unread, notes.get("comments", 0))
+    ends = arcs["source"], arcs["target"]
+    return _Arcs(file, ends, arcs.get("weight"), ", ".join(listed.unread), comments)
 
 
 def _table(name: str, given: Path | int | None, as_text: bool, comments: str | None) -> NodeTable:
@@ -421,3 +418,60 @@ def _numbered(
             )
         numbered.append(place)
     return known, numbered
+
+
+def read_arrays(path: Path) -> TypedSource | None:
+    """Read an ``.npz`` of (m,) integers ``row``, ``column``, ``relation``; None without these.
+
+    Perhaps with ``labels``, (n,) integers, −1 for none, and numbers of vertices in ``train``,
+    ``val``, ``test``. A UserError if an array does not fit the others.
+    """
+    if not {"row", "column", RELATION} <= npz_names(path):
+        return None
+    arrays = read_npz(path)
+    row, column, relation = (arrays[name].reshape(-1) for name in ("row", "column", RELATION))
+    ends = ends_of(np.stack([row, column]), str(path), "(m,) each")
+    if len(relation) != len(row) or relation.dtype.kind not in "iu":
+        raise UserError(f"{path}: there are {len(row)} arcs, and {len(relation)} relations")
+    labels = arrays.get("labels")
+    n = int(max(end.max(initial=-1) for end in ends)) + 1 if labels is None else len(labels)
+    given, number = np.unique(relation, return_inverse=True)
+    arcs = Source(n, *ends, format="triples")
+    masks = {}
+    for name in MASKS:
+        if name in arrays:
+            check_inside(arrays[name], n, f"{path}, {name}")
+            masks[name] = {ENTITY: np.isin(np.arange(n), arrays[name])}
+    found = grouped(arcs, number, list(map(str, given.tolist())))
+    of_labels = {} if labels is None else {ENTITY: labels}
+    return checked(replace(found, labels=of_labels, masks=masks), str(path))
+
+
+def read_triples(path: Path, layout: Layout) -> TypedSource:
+    """Read a table of triples in text, Parquet or ``.npy``; ids are integers or texts.
+
+    ``layout.columns`` says where sources, relations and targets stand. A UserError if the file
+    holds none, or an id is not among those announced.
+    """
+    found, _, comments = read_pairs(path, layout)
+    pairs, relation = found["positives"], found.get("relations")
+    if relation is None or not len(pairs):
+        raise UserError(f"{path} holds no triples")
+    text = pairs.dtype.kind == "U"
+    ids = None if layout.ids is None else read_ids(layout.ids, text=text, comments=layout.comments)
+    names = None
+    if text:
+        names, places = np.unique(pairs, return_inverse=True)
+        pairs = places.reshape(-1, 2)
+    n, source, target, ids = number_vertices(
+        pairs[:, 0], pairs[:, 1], str(path), names=names, vertices=layout.vertices, ids=ids
+    )
+    numbers, called = number_relations({"": relation}, str(path))
+    number = numbers[""]
+    if not called:
+        given, number = np.unique(number, return_inverse=True)
+        called = tuple(map(str, given.tolist()))
+    notes = {"comments": comments} if comments else {}
+    return grouped(
+        Source(n, source, target, ids=ids, format="triples", notes=notes), number, called
+    )
