@@ -17,9 +17,9 @@ from partition.deadline import Deadline
 from partition.errors import UserError, check_name
 from partition.graph import store
 from partition.graph.graph import Graph
-from partition.graph.manifest import EXCHANGES, read_manifest
+from partition.graph.manifest import read_manifest
 from partition.graph.metrics import Metrics, measure, measure_mixed
-from partition.graph.store import Partition, pair_names
+from partition.graph.store import EXCHANGES, Partition, pair_names
 from partition.pipeline import memory
 from partition.pipeline.adding import new_partition, step, tool_version, warn_of_imbalance
 from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE

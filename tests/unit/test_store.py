@@ -688,7 +688,7 @@ def test_a_folder_keeps_them_in_their_form_and_gives_them_back(tmp_path, monkeyp
 def test_damage_is_found(tmp_path):
     path = make_folder(tmp_path / "g.graph", graph_with(random_rows()), keep_features="sparse")
     for part, value, says in (
-        ("indptr", 10**6, "row pointers"),
+        ("indptr", 10**6, "goes from"),
         *(("indices", column, "outside of them") for column in (200, -1)),
     ):
         good = np.load(path / f"features_{part}.npy")
