@@ -20,7 +20,7 @@ from partition.graph.metrics import (
     vertex_counts,
 )
 from partition.graph.store import StoredGraph
-from partition.pipeline.measuring import Figures, measure_relations
+from partition.pipeline.adding import Figures, measure_field
 
 
 def figures_of(
@@ -55,7 +55,7 @@ def figures_of(
                 counts.metrics(way, parts)
                 for counts, way in zip(mixed, ways[: len(mixed)], strict=True)
             ]
-            by_relation = measure_relations(stored, parts, k)
+            by_relation = measure_field("by_relation", stored, parts, k)
             found = parts, Figures(_both(of_rows), _both(of_mixed), by_relation, {})
     return found
 

@@ -18,7 +18,7 @@ from partition.graph.samples import list_samples, read_samples
 from partition.graph.sparse_rows import SparseRows, check_rows
 from partition.graph.store import StoredGraph
 from partition.graph.typed import check_ends
-from partition.pipeline.measuring import measure_both, measure_nodes, measure_relations
+from partition.pipeline.adding import measure_field
 
 AT_ONCE = 1 << 22  # numbers that are looked at at once
 
@@ -144,18 +144,12 @@ def _content(stored: StoredGraph) -> str | None:
 def _partition(stored: StoredGraph, name: str) -> str | None:
     partition = store.read_partition(stored.path, name)
     _arcs(stored)
-    what = stored.merged, stored.manifest, partition.parts, partition.k
     for field in (*store.EXCHANGED, "nodes"):
         known: Mapping[str, Metrics | NodeTraffic] = getattr(partition, field)
         if not known:
             continue
-        measured: Mapping[str, Metrics | NodeTraffic]
-        if field == "nodes":
-            measured = measure_nodes(*what, partition.nodes["in"].ranks_per_node)
-        elif field == "by_relation":
-            measured = measure_relations(stored, partition.parts, partition.k)
-        else:
-            measured = measure_both(*what, mixed=field == "mixed")
+        per_node = partition.nodes["in"].ranks_per_node if field == "nodes" else None
+        measured = measure_field(field, stored, partition.parts, partition.k, per_node)
         for direction, figures in known.items():
             for key, value in vars(figures).items():
                 if value is not None and getattr(measured[direction], key) != value:
