@@ -81,14 +81,11 @@ def read_records(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
         lines = file.read().split(b"\n")
     records = []
     for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
         try:
-            records.append(json.loads(line))
+            records += [json.loads(line)] if line.strip() else []
         except (ValueError, RecursionError) as error:
-            if number == len(lines):
-                break
-            raise UserError(f"{path}, line {number}: not a JSON record") from error
+            if number < len(lines):
+                raise UserError(f"{path}, line {number}: not a JSON record") from error
     return records
 
 
@@ -103,13 +100,9 @@ def make_room_for(path: str | os.PathLike[str]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     _check_is_no_device(path)
     probe = temporary_name(path)  # permissions alone do not tell: of root, and on read-only mounts
-    try:
+    with system_errors(f"cannot write {path}: no file can be made in {path.parent}"):
         probe.touch(exist_ok=False)
         probe.unlink()
-    except OSError as error:
-        raise UserError(
-            f"cannot write {path}: no file can be made in {path.parent} ({error.strerror})"
-        ) from error
 
 
 @contextlib.contextmanager
@@ -120,14 +113,13 @@ def atomic_file(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[A
     temporary = temporary_name(path)
     encoding = None if "b" in mode else "utf-8"
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(temporary, flags, 0o666), mode, encoding=encoding) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+        with system_errors(f"cannot write {path}"):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with open(os.open(temporary, flags, 0o666), mode, encoding=encoding) as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -142,18 +134,17 @@ def atomic_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> I
     temporary = temporary_name(path)
     aside = temporary.with_name(f"{temporary.stem}.{path.name}.old")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        sweep(path.parent)
-        temporary.mkdir()
-        with called(temporary, path):
-            yield temporary
-        sync_folder(temporary)
-        if overwrite and os.path.lexists(path):
-            os.rename(path, aside)
-        os.rename(temporary, path)
-        sync_folder(path.parent)
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+        with system_errors(f"cannot write {path}"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            sweep(path.parent)
+            temporary.mkdir()
+            with called(temporary, path):
+                yield temporary
+            sync_folder(temporary)
+            if overwrite and os.path.lexists(path):
+                os.rename(path, aside)
+            os.rename(temporary, path)
+            sync_folder(path.parent)
     finally:
         if os.path.lexists(aside) and not os.path.lexists(path):
             os.rename(aside, path)
@@ -261,8 +252,7 @@ def read_npz(
         If the file is missing, no npz, damaged, or announces more than its bytes can hold, or
         an array of another shape than is asked for.
     """
-    path = Path(path)
-    arrays = {}
+    path, arrays = Path(path), {}
     npz_names(path)
     with zip_errors(path), open_regular(path) as file, zipfile.ZipFile(file) as archive:
         members = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
@@ -270,19 +260,15 @@ def read_npz(
         nbytes = sum(member.file_size for member in chosen.values())
         most = max(FREE_ARCHIVE, ARCHIVE_RATIO * os.fstat(file.fileno()).st_size)
         if shapes is None and nbytes > most:
-            raise UserError(
-                f"{path} unpacks to more than {ARCHIVE_RATIO} times its size, {nbytes:,} bytes",
-                "if you trust it, write it again with numpy.savez",
-            )
+            many = f"unpacks to more than {ARCHIVE_RATIO} times its size, {nbytes:,} bytes"
+            raise UserError(f"{path} {many}", "if you trust it, write it again with numpy.savez")
         for name, member in chosen.items():
+            where, shape = f"{path}: {name}", (shapes or {}).get(name)
             if member.file_size > member.compress_size * DEFLATE_RATIO + DEFLATE_RATIO:
-                raise UserError(f"{path}: {name} announces more than its bytes can hold")
-            opened, size, where = partial(archive.open, member), member.file_size, f"{path}: {name}"
-            shape = None if shapes is None else shapes.get(name)
+                raise UserError(f"{where} announces more than its bytes can hold")
+            opened = partial(archive.open, member)
             try:
-                arrays[name] = read_npy(opened, size, where, kinds=kinds, wanted=shape)
-            except (ValueError, RuntimeError) as error:
-                raise UserError(f"{path}: cannot read {name}: {error}") from error
+                arrays[name] = read_npy(opened, member.file_size, where, kinds=kinds, wanted=shape)
             except MemoryError as error:
                 raise UserError(f"{where} does not fit into this machine's memory") from error
     return arrays
@@ -291,16 +277,14 @@ def read_npz(
 @contextlib.contextmanager
 def zip_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Turn what goes wrong in reading a zip archive into one UserError that names it."""
+    damaged = EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, UnicodeError, struct.error
     try:
-        yield
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+        with system_errors(f"cannot read {path}"):
+            yield
     # A RuntimeError is a member that wants a password, or is compressed in an unknown way.
-    except (
-        EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, UnicodeDecodeError, struct.error
-    ) as error:  # fmt: skip
-        damaged = "cannot be read" if isinstance(error, RuntimeError) else "is truncated or damaged"
-        raise UserError(f"{path} {damaged}: {shortened(str(error), 100)}") from error
+    except damaged as error:
+        what = "cannot be read" if isinstance(error, RuntimeError) else "is truncated or damaged"
+        raise UserError(f"{path} {what}: {shortened(str(error), 100)}") from error
 
 
 def npz_names(path: str | os.PathLike[str]) -> set[str]:
@@ -347,20 +331,15 @@ def read_npy(
     ``wanted`` is the shape that it must have.
     """
     with open_file() as file:
-        start, shape, fortran, dtype = read_npy_header(file.read(NPY_HEAD), size, where, kinds)
+        _, shape, _, dtype = read_npy_header(file.read(NPY_HEAD), size, where, kinds)
     if wanted is not None and shape != wanted:
         raise UserError(f"{where} is of shape {shape}, not {wanted}")
     check_memory(math.prod(shape) * dtype.itemsize, where)
-    flat = np.empty(math.prod(shape), dtype)
     with open_file() as file:
-        file.read(start)
-        raw = flat.view(np.uint8)
-        for at in range(0, len(raw), NPY_HEAD):
-            piece = file.read(min(NPY_HEAD, len(raw) - at))
-            if len(piece) < min(NPY_HEAD, len(raw) - at):
-                raise UserError(f"{where} is truncated")
-            raw[at : at + NPY_HEAD] = np.frombuffer(piece, np.uint8)
-    return flat.reshape(shape, order="F" if fortran else "C")
+        try:
+            return np.lib.format.read_array(file, allow_pickle=False)
+        except ValueError as error:
+            raise UserError(f"{where} is truncated") from error
 
 
 NPY_HEAD = 1 << 16  # bytes that hold any header of an .npy that NumPy accepts
@@ -377,11 +356,10 @@ def read_npy_header(
         raise UserError(f"{where} is not a .npy array")
     stream = io.BytesIO(head)  # which gives what it has, whatever length is announced
     try:
-        version = np.lib.format.read_magic(stream)
-        if version == (1, 0):
-            shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-        else:
-            shape, fortran, dtype = np.lib.format.read_array_header_2_0(stream)
+        read = np.lib.format.read_array_header_2_0
+        if np.lib.format.read_magic(stream) == (1, 0):
+            read = np.lib.format.read_array_header_1_0
+        shape, fortran, dtype = read(stream)
     except Exception as error:  # a damaged header can raise anything
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{where} is truncated or damaged: {reason}") from error

@@ -13,8 +13,7 @@ from partition.graph.manifest import read_manifest
 from partition.graph.store import Partition, open_graph, write_graph, write_partition
 from partition.importing.assemble import build_graph
 from partition.importing.readers.source import Source
-from partition.pipeline.adding import add_partition
-from partition.pipeline.measuring import figures_of
+from partition.pipeline.adding import add_partition, figures_of
 
 
 def graph_of(dense: np.ndarray, **data) -> Graph:

@@ -20,7 +20,7 @@ from gcnmpi.api.ranks import on_root
 from partition.errors import UserError
 from partition.graph import store
 from partition.graph.graph import ArcData
-from partition.graph.manifest import Manifest, Partition
+from partition.graph.manifest import Manifest
 from partition.graph.samples import (
     SampleSet,
     Steps,
@@ -30,7 +30,7 @@ from partition.graph.samples import (
     write_samples,
 )
 from partition.graph.sparse_rows import SparseRows
-from partition.graph.store import StoredGraph, member
+from partition.graph.store import Partition, StoredGraph, member
 
 if TYPE_CHECKING:
     import scipy.sparse as sp

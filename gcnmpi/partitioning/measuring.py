@@ -11,16 +11,16 @@ import scipy.sparse as sp
 from gcnmpi.mpi.comm import Comm, agreed, redistribute, reduce_in_place
 from gcnmpi.partitioning.levels import Level, on_root
 from partition.graph import metrics
-from partition.graph.graph import REVERSED, chunks, training_rows
+from partition.graph.graph import REVERSED, chunks
 from partition.graph.metrics import (
     Metrics,
     MixedCounts,
     metrics_of,
     pattern_exchange,
-    rows_of_types,
+    vertex_counts,
 )
 from partition.graph.store import StoredGraph
-from partition.pipeline.measuring import Figures, measure_relations
+from partition.pipeline.adding import Figures, measure_field
 
 
 def figures_of(
@@ -46,11 +46,7 @@ def figures_of(
     found = None
     with agreed(comm):
         if comm.rank == 0:
-            train = training_rows(stored.graph)
-            more = {
-                "train": None if train is None else np.bincount(parts[train], minlength=k).tolist(),
-                "types": rows_of_types(stored.graph, parts, k),
-            }
+            more = vertex_counts(stored.graph, parts, k)
             of_rows = [
                 metrics_of(exchange, way, parts, entries, **more)
                 for exchange, way, entries in zip(rows, ways, nnz, strict=True)
@@ -59,7 +55,7 @@ def figures_of(
                 counts.metrics(way, parts)
                 for counts, way in zip(mixed, ways[: len(mixed)], strict=True)
             ]
-            by_relation = measure_relations(stored, parts, k)
+            by_relation = measure_field("by_relation", stored, parts, k)
             found = parts, Figures(_both(of_rows), _both(of_mixed), by_relation, {})
     return found
 

@@ -16,7 +16,7 @@ from partition.graph.sampling import pointers
 from partition.models import Description
 from partition.models.graph import GraphModel
 from partition.models.hypergraph import HypergraphModel
-from partition.pipeline.recipe import SEED_LIMIT
+from partition.pipeline.balance import SEED_LIMIT
 from partition.pipeline.solving import checked
 from partition.registry import Settings
 

@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
 
 import numpy as np
 
@@ -31,11 +30,10 @@ from gcnmpi.partitioning.measuring import figures_of
 from partition.errors import UserError, check_name
 from partition.graph import content
 from partition.graph.metrics import measure
-from partition.graph.store import Partition, StoredGraph, open_graph, write_partition
-from partition.pipeline.adding import imbalance_fault, new_partition
-from partition.pipeline.balance import ROW_WORK
-from partition.pipeline.memory import Sizes, refinement_bytes
-from partition.pipeline.recipe import (
+from partition.graph.store import Partition, StoredGraph, open_graph
+from partition.pipeline.adding import imbalance_fault, new_partition, put_partition
+from partition.pipeline.balance import (
+    ROW_WORK,
     Recipe,
     check_imbalance,
     check_parts_wanted,
@@ -43,6 +41,7 @@ from partition.pipeline.recipe import (
     name_of_numbers,
     recipe_of,
 )
+from partition.pipeline.memory import Sizes, refinement_bytes
 from partition.pipeline.solving import make_parts, refined
 from partition.refinement.objective import Objective
 
@@ -101,7 +100,7 @@ def make_partition(
     claims : ExitStack
         Gets the lock of the name, which rank 0 takes.
     demands : mapping
-        Fields of :class:`partition.pipeline.recipe.Recipe`; the direction is the graph's own by
+        Fields of :class:`partition.pipeline.balance.Recipe`; the direction is the graph's own by
         default. The balance is one of ``BALANCES``.
     max_bytes : float
         Bound of what a rank sends at a time.
@@ -139,24 +138,13 @@ def make_partition(
     def store() -> Made:
         assert found is not None
         parts, figures = found
-        partition = Partition(
-            name=name,
-            parts=parts,
-            k=k,
-            graph_id=stored.manifest.id,
-            model=MODEL,
-            tool=TOOL,
-            tool_version=version("gcnmpi"),
-            direction=recipe.direction,
-            seed=recipe.seed,
-            imbalance=recipe.imbalance,
-            options=asdict(effort) | recipe.record(),
-            seconds=seconds,
-            **vars(figures),
-        )
         metrics = figures.metrics[recipe.direction]
         fault = imbalance_fault(metrics, recipe.balance, recipe.imbalance, heaviest, weight)
-        stored_as = write_partition(path, partition, overwrite=overwrite)
+        stored_as = put_partition(
+            stored, figures, overwrite, name=name, parts=parts, k=k, model=MODEL, tool=TOOL,
+            direction=recipe.direction, seed=recipe.seed, imbalance=recipe.imbalance,
+            options=asdict(effort) | recipe.record(), seconds=seconds,
+        )  # fmt: skip
         return Made(replace(stored_as, parts=parts[:0]), memory, () if fault is None else (fault,))
 
     return from_root(comm, store)

@@ -41,7 +41,7 @@ def settings_option(text: str, keys: Callable[[], Iterable[str]]) -> Decorator:
 
 def balance_option(text: str) -> Decorator:
     """--balance, with the help that a command has for it."""
-    return option("--balance", text, balance.DEFAULT, metavar="|".join(balance.CONSTRAINTS))
+    return option("--balance", text, balance.DEFAULT_BALANCE, metavar="|".join(balance.CONSTRAINTS))
 
 
 graph_argument = click.argument("graph", metavar="G.graph", type=FILE)

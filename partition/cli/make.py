@@ -17,12 +17,12 @@ from partition.cli import common
 from partition.cli.common import option
 from partition.commands import Assignments, parse_bytes
 from partition.errors import UserError, unknown_name
-from partition.graph.manifest import EXCHANGES, read_manifest
-from partition.graph.store import Partition
+from partition.graph.manifest import read_manifest
+from partition.graph.store import EXCHANGES, Partition
 from partition.pipeline import adding, balance, tool_files
-from partition.pipeline.memory import MODELS_KNOWN, Network
-from partition.pipeline.portfolio import AIMS, LONGEST, SHORTEST, add_best, usual_limit
-from partition.pipeline.recipe import MAPPINGS, NODES_FIRST
+from partition.pipeline.balance import MAPPINGS, NODES_FIRST
+from partition.pipeline.memory import MODELS_KNOWN
+from partition.pipeline.portfolio import AIMS, LONGEST, SHORTEST, Network, add_best, usual_limit
 from partition.pipeline.solving import choose_tool, deadline_with_refinement
 from partition.refinement.objective import OBJECTIVES, WEIGHTS, Objective
 

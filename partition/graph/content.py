@@ -9,14 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from partition.errors import UserError
-from partition.graph.graph import AGAIN, MASKS, TARGET_FILES, VERTICES, Graph, arc_pieces
-from partition.graph.graph import FILES as ARC_DATA_FILES
+from partition.graph.graph import MASKS, Graph, arc_pieces
 from partition.graph.hashing import AT_ONCE, MASK64, key, mixed
 from partition.graph.sparse_rows import FILES as SPARSE_FILES
 from partition.graph.sparse_rows import SparseRows
@@ -24,15 +23,9 @@ from partition.resident import forget_pages
 
 ARC_FILES = ("indptr", "indices", "weights")
 ARC_FEATURES = ("arc_features",)
-FEATURE_FILES = ("features", *SPARSE_FILES)
 ARC_TYPE = "arc_type"
+FEATURE_FILES = ("features", *SPARSE_FILES)
 TYPE_FEATURES = "features/"  # begins the names of files of one type of vertices
-
-
-# All that a graph folder can have.
-FILES = (*ARC_FILES, *FEATURE_FILES, *TARGET_FILES[VERTICES], "ids", *ARC_DATA_FILES, ARC_TYPE,
-         f"{TYPE_FEATURES}.*")  # fmt: skip
-OPENED = (*ARC_FILES, "labels", "targets", ARC_TYPE)
 ALPHA, BETA = key(0, 0x5355), key(0, 0x4D53)  # keys of their own
 STRIDE = 0xD1342543DE82EF95  # odd: makes one number of two
 
@@ -48,14 +41,13 @@ def data_id(graph: Graph) -> str:
     Which of them there are counts too, with their types and shapes, and the names of the classes;
     of a heterogeneous graph, types of vertices and the relation of each arc.
     """
-    arrays = vertex_arrays(graph) | arc_arrays(graph)
     names: dict[str, object] = {"class_names": list(graph.class_names or ())}
     if graph.arc_data.class_names:
         names["arc_class_names"] = list(graph.arc_data.class_names)
     if graph.vertex_types is not None:
         names["vertex_types"] = [f"{n} {name}" for name, n in graph.vertex_types.counts.items()]
         names["relations"] = [list(one) for one in graph.relations]
-    return named_id(graph.n, arrays, names)
+    return named_id(graph.n, _data_arrays(graph), names)
 
 
 def named_id(
@@ -72,8 +64,19 @@ def parts_id(k: int, parts: np.ndarray) -> str:
     return _digest(k, parts)
 
 
-def vertex_arrays(graph: Graph) -> dict[str, np.ndarray | SparseRows]:
-    """The arrays with a row for each vertex of a graph, by the names of their files.
+def file_arrays(graph: Graph) -> dict[str, np.ndarray]:
+    """The arrays of a graph as a folder keeps them, by the names of their files."""
+    arcs = {name: getattr(graph, name) for name in ARC_FILES}
+    data = _data_arrays(graph)
+    if isinstance(graph.features, SparseRows):
+        of_arcs = {name: data.pop(name) for name in [*data] if name.startswith("arc_")}
+        data = data | graph.features.files() | of_arcs
+        del data["features"]
+    return {name: np.ascontiguousarray(a) for name, a in (arcs | data).items() if a is not None}
+
+
+def _data_arrays(graph: Graph) -> dict[str, Any]:
+    """The data of vertices and of arcs, by the names of their files.
 
     Features that are kept as CSR read like the array that they stand for.
     """
@@ -82,8 +85,11 @@ def vertex_arrays(graph: Graph) -> dict[str, np.ndarray | SparseRows]:
         "labels": graph.labels if graph.classes else None,
         "targets": graph.targets,
         "ids": graph.ids,
-    } | {f"{name}_mask": graph.masks.get(name) for name in MASKS}
-    named |= {TYPE_FEATURES + name: array for name, array in graph.type_features.items()}
+        **{f"{name}_mask": graph.masks.get(name) for name in MASKS},
+        **{TYPE_FEATURES + name: array for name, array in graph.type_features.items()},
+        **graph.arc_data.columns(),
+        ARC_TYPE: graph.arc_type,
+    }
     return {
         name: a if isinstance(a, SparseRows) else np.ascontiguousarray(a)
         for name, a in named.items()
@@ -91,33 +97,7 @@ def vertex_arrays(graph: Graph) -> dict[str, np.ndarray | SparseRows]:
     }
 
 
-def arc_arrays(graph: Graph) -> dict[str, np.ndarray]:
-    """The data of the arcs of a graph, in C order, by the names of their files."""
-    columns = graph.arc_data.columns()
-    if graph.arc_type is not None:
-        columns[ARC_TYPE] = graph.arc_type
-    return {name: np.ascontiguousarray(a) for name, a in columns.items()}
-
-
-def file_arrays(graph: Graph) -> dict[str, np.ndarray]:
-    """The arrays of a graph as a folder keeps them, by the names of their files."""
-    arcs = {name: getattr(graph, name) for name in ARC_FILES}
-    named = {name: np.ascontiguousarray(a) for name, a in arcs.items() if a is not None}
-    dense = {k: a for k, a in vertex_arrays(graph).items() if not isinstance(a, SparseRows)}
-    sparse = graph.features.files() if isinstance(graph.features, SparseRows) else {}
-    return named | dense | sparse | arc_arrays(graph)
-
-
-def sums_of(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
-    """Type and checksum of each array, as a manifest has them."""
-    return {
-        name: described_sum(array, part_of_sum(array, 0, len(array)))
-        for name, array in arrays.items()
-    }
-
-
-@dataclass(frozen=True)
-class Known:
+class Known(NamedTuple):
     """Facts about the arrays of a graph that many have looked at together.
 
     Attributes
@@ -125,18 +105,16 @@ class Known:
     symmetric : (bool, bool)
         See :func:`partition.graph.graph.symmetry`.
     sums : mapping of str to str
-        Those of some of the files: see :func:`partition.graph.content.sums_of`.
+        Those of some of the files: see :func:`sums_of`.
     """
 
     symmetric: tuple[bool, bool]
-    sums: Mapping[str, str] = field(default_factory=dict)
+    sums: Mapping[str, str]
 
-    def all_sums(self, arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
-        """The sums of all files, in their order."""
-        return {
-            name: self.sums.get(name) or sums_of({name: array})[name]
-            for name, array in arrays.items()
-        }
+
+def sums_of(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
+    """Type and checksum of each array, as a manifest has them."""
+    return {name: described_sum(a, part_of_sum(a, 0, len(a))) for name, a in arrays.items()}
 
 
 def described_sum(array: np.ndarray, total: int) -> str:
@@ -195,14 +173,6 @@ def reverse_excess(row: np.ndarray, column: np.ndarray, weight: np.ndarray | Non
     return total & MASK64
 
 
-def check_files(path: Path, graph: Graph, sums: Mapping[str, str]) -> None:
-    """A UserError unless the manifest has sums of just the files that there should be, or none."""
-    files = file_arrays(graph).keys()
-    if sums and sums.keys() != files:
-        text = f"{path}/manifest.json is damaged: it contradicts itself about "
-        raise UserError(f"{text}{min(sums.keys() ^ files)}.npy", AGAIN)
-
-
 def check_sums(path: Path, found: Mapping[str, str], expected: Mapping[str, str]) -> None:
     """A UserError if a file that was read from the folder ``path`` has another sum than expected.
 
@@ -210,20 +180,21 @@ def check_sums(path: Path, found: Mapping[str, str], expected: Mapping[str, str]
     """
     for name, text in found.items():
         if expected.get(name, text) != text:
-            raise UserError(
-                f"{path} is damaged: {name}.npy does not hold what the manifest says",
-                f"import the graph again; gcn-partition check {path} looks at everything in it",
-            )
+            raise _damaged(path, f"{name}.npy does not hold what the manifest says")
 
 
 def check_symmetry(path: Path, excess: int) -> None:
     """A UserError if a sum of :func:`reverse_excess` is not that of a symmetric matrix."""
     if excess & MASK64:
-        raise UserError(
-            f"{path} is damaged: the manifest says that its arcs are symmetric, but one or more "
-            "have no reverse of equal weight",
-            f"import the graph again; gcn-partition check {path} looks at everything in it",
-        )
+        raise _damaged(
+            path, "the manifest says that its arcs are symmetric, but one or more have no reverse "
+            "of equal weight",
+        )  # fmt: skip
+
+
+def _damaged(path: Path, what: str) -> UserError:
+    hint = f"import the graph again; gcn-partition check {path} looks at everything in it"
+    return UserError(f"{path} is damaged: {what}", hint)
 
 
 def excess_of(graph: Graph, values: bool) -> int:

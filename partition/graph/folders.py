@@ -1,20 +1,21 @@
-"""Where a new graph folder goes: what is looked at before it is made, and its arrays."""
+"""Folders of named arrays and facts about them, in JSON: graphs, and sets of pairs or samples."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import IO, Any, Generic, TypeVar
 
+import msgspec
 import numpy as np
 
 from partition.errors import UserError, system_errors, unknown_name
 from partition.graph.graph import AGAIN
-from partition.graph.manifest import checked, read_json
 from partition.graph.relations import STORED_NAME
 from partition.locks import folder_inside, folder_lock
 from partition.records import (
@@ -23,16 +24,22 @@ from partition.records import (
     atomic_file,
     atomic_folder,
     map_npy,
+    open_regular,
+    printable,
     sweep,
     temporary_name,
-)
+    to_json,
+)  # fmt: skip
 from partition.resident import forget_pages
 
 REPLACING = "gcn-partition import --force"  # the purpose of the lock on a folder that is replaced
+WAIT = 60.0  # seconds, for others that hold a lock while they write
+MAX_JSON = 1 << 28  # bytes of a file that is read whole
+T = TypeVar("T")
 
 
 def check_target(path: Path, overwrite: bool = False) -> None:
-    """Refuse a path that :func:`write_graph` could not write a graph folder to."""
+    """Refuse a path that :func:`partition.graph.store.write_graph` could not write to."""
     if path.suffix != ".graph":
         raise UserError(f"a graph folder's name ends in .graph, not {path.name!r}")
     if path.exists() and not overwrite:
@@ -48,66 +55,88 @@ def check_target(path: Path, overwrite: bool = False) -> None:
             pass
 
 
-def save_array(file: Path, array: np.ndarray) -> None:
-    """Write an array of a graph into a new folder."""
-    file.parent.mkdir(exist_ok=True)
-    with atomic_file(file) as out:
-        np.save(out, array, allow_pickle=False)
-    forget_pages(array)
+def save_arrays(folder: Path, arrays: Mapping[str, np.ndarray], target: Path | None = None) -> None:
+    """Write arrays into a new folder, by the names of their files.
 
-
-def check_room(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """A UserError if the disk has not the room for a folder of these arrays."""
+    A UserError if the disk of ``target``, which the folder will become, has no room for them.
+    """
     nbytes = sum(array.nbytes for array in arrays.values())
-    free = shutil.disk_usage(_parent(path)).free
+    free = shutil.disk_usage(_parent(target or folder)).free
     if nbytes > free:
-        raise UserError(
-            f"cannot write {path}: it takes {nbytes / 2**20:,.0f} MiB, {free / 2**20:,.0f} are free"
-        )
+        mebibytes = f"it takes {nbytes / 2**20:,.0f} MiB, {free / 2**20:,.0f} are free"
+        raise UserError(f"cannot write {target or folder}: {mebibytes}")
+    for name, array in arrays.items():
+        file = folder / f"{name}.npy"
+        file.parent.mkdir(exist_ok=True)
+        with atomic_file(file) as out:
+            np.save(out, array, allow_pickle=False)
+        forget_pages(array)
 
 
-def _parent(path: Path) -> Path:
-    """The innermost folder around ``path`` that exists."""
-    return next(folder for folder in path.absolute().parents if folder.exists())
+def map_array(file: Path, kinds: str, *shapes: tuple[int, ...], again: str = AGAIN) -> np.ndarray:
+    """An array of one of some kinds of dtypes, as NumPy calls them, and of one of some shapes.
+
+    It is mapped read-only; ``again`` is the hint of how to make the file again. A UserError if the
+    file is missing, damaged or holds something else.
+    """
+    if not file.exists():
+        raise UserError(f"{file} is missing", again)
+    try:
+        array = map_npy(file, kinds=NUMBERS + TEXTS)
+    except UserError as error:
+        raise UserError(f"{file} is damaged or truncated: {error.message}", again) from None
+    if array.shape not in shapes or array.dtype.kind not in kinds:
+        wanted = f"the manifest asks for {shapes[0]}"
+        raise UserError(f"{file} holds {array.dtype} {array.shape}, {wanted}", again)
+    return array
 
 
-WAIT = 60.0  # seconds, for others that hold a lock while they write
-D = TypeVar("D")
+def read_json(file: Path) -> dict[str, Any]:
+    """The object in a JSON file of anybody's.
+
+    A UserError if it cannot be read, is too long, or holds something else.
+    """
+    try:
+        with open_regular(file) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if size > MAX_JSON:
+                raise UserError(f"{file} is damaged: it is longer than {MAX_JSON >> 20} MiB")
+            facts = msgspec.json.decode(stream.read(size), type=dict[str, Any])
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{file} is damaged: {error}") from error
+    return dict(printable(facts))
+
+
+def dump_json(stream: IO[str], facts: Mapping[str, object]) -> None:
+    """The form that JSON files of a graph folder have."""
+    json.dump(facts, stream, indent=1, default=to_json)
+    stream.write("\n")
+
+
+def checked(file: Path, facts: object, kind: type[T]) -> T:
+    """An object of a type, as ``file`` has its facts; a UserError says which is of another type."""
+    if is_dataclass(kind) and isinstance(facts, dict):
+        unknown = facts.keys() - {entry.name for entry in fields(kind)}
+        if unknown:
+            raise UserError(f"{file} is damaged: it has an unknown field {min(unknown)[:100]!r}")
+    try:
+        return msgspec.convert(facts, kind)
+    except msgspec.ValidationError as error:
+        raise UserError(f"{file} is damaged: {error}") from None
 
 
 def check_stored_name(kind: str, name: str) -> str:
     """The name, if a thing in a graph folder may be called so; ``kind`` says what it is."""
     if not STORED_NAME.fullmatch(name):
-        raise UserError(
-            f"{name!r} is not a valid name for {kind}",
-            "use at most 200 letters, digits and any of _ . + = -",
-        )
+        hint = "use at most 200 letters, digits and any of _ . + = -"
+        raise UserError(f"{name!r} is not a valid name for {kind}", hint)
     return name
 
 
-def map_array(
-    path: Path, shape: tuple[int, ...], kind: str, *others: tuple[int, ...], again: str = AGAIN
-) -> np.ndarray:
-    """An array of that shape, or of one of the others, mapped read-only.
-
-    ``kind`` has the kinds of dtypes that it may have, as NumPy calls them; ``again`` is the hint of
-    how to make the file again. A UserError if the file is missing, damaged or holds something else.
-    """
-    if not path.exists():
-        raise UserError(f"{path} is missing", again)
-    try:
-        array = map_npy(path, kinds=NUMBERS + TEXTS)
-    except UserError as error:
-        raise UserError(f"{path} is damaged or truncated: {error.message}", again) from None
-    if array.shape not in (shape, *others) or array.dtype.kind not in kind:
-        raise UserError(
-            f"{path} holds {array.dtype} {array.shape}, the manifest asks for {shape}", again
-        )
-    return array
-
-
 @dataclass(frozen=True)
-class Sets(Generic[D]):
+class Sets(Generic[T]):
     """The sets of a kind in graph folders: folders ``KIND/NAME/``, each described in ``KIND.json``.
 
     Attributes
@@ -115,13 +144,13 @@ class Sets(Generic[D]):
     kind : str
         "pairs" or "samples".
     description : type
-        A dataclass D of what is in such a file; ``format`` and ``version`` have their only value.
+        A dataclass T of what is in such a file.
     hint : str
         How to make a set where there is none, with {path} and {name} for those of it.
     """
 
     kind: str
-    description: type[D]
+    description: type[T]
     hint: str
 
     @property
@@ -142,22 +171,15 @@ class Sets(Generic[D]):
         """Whether there is a set of that name; a UserError if none could be called so."""
         return (self.folder(path, name) / f"{self.kind}.json").exists()
 
-    def described(self, path: str | os.PathLike[str], name: str) -> D:
+    def described(self, path: str | os.PathLike[str], name: str) -> T:
         """The description of a set, checked; a UserError if there is no such set."""
-        file, names = self.folder(path, name) / f"{self.kind}.json", self.names(path)
-        if not file.exists() and names:
-            raise unknown_name(f"set of {self.kind} of {path}", name, names)
-        if not file.exists():
-            raise UserError(
-                f"{path} has no {self.kind} {name!r}, nor any others",
-                self.hint.format(path=path, name=name),
-            )
-        usual = {one.name: one.default for one in fields(self.description)}  # type: ignore[arg-type]
-        facts = read_json(file)
-        if any(facts.get(key) != usual[key] for key in ("format", "version")):
-            told = f"{self.kind} of version {usual['version']}"
-            raise UserError(f"{file} does not describe {told}", self.again)
-        return checked(file, facts, self.description)
+        if not self.has(path, name):
+            if names := self.names(path):
+                raise unknown_name(f"set of {self.kind} of {path}", name, names)
+            hint = self.hint.format(path=path, name=name)
+            raise UserError(f"{path} has no {self.kind} {name!r}, nor any others", hint)
+        file = self.folder(path, name) / f"{self.kind}.json"
+        return checked(file, read_json(file), self.description)
 
     def remove(self, path: str | os.PathLike[str], name: str) -> None:
         """Delete a set at once: who has it open keeps its arrays."""
@@ -170,21 +192,24 @@ class Sets(Generic[D]):
                 os.rename(folder, aside)
             shutil.rmtree(aside, ignore_errors=True)
 
-    def keep(self, old: Path, new: Path, fits: Callable[[D], bool]) -> list[str]:
+    def keep(self, old: Path, new: Path, fits: Callable[[T], bool]) -> list[str]:
         """Bring those sets of one graph folder along into another whose description fits it.
 
         Returns the names of those that are left behind: they do not fit, or are damaged.
         """
-        left = []
+        left = self.names(old)
         for name in self.names(old):
-            fitting = False
             with contextlib.suppress(UserError):
-                fitting = fits(self.described(old, name))
-            if not fitting:
-                left.append(name)
-                continue
-            shutil.copytree(self.folder(old, name), self.folder(new, name), copy_function=linked)
+                if fits(self.described(old, name)):
+                    folders = self.folder(old, name), self.folder(new, name)
+                    shutil.copytree(*folders, copy_function=_linked)
+                    left.remove(name)
         return left
+
+    def describe(self, folder: Path, facts: T) -> None:
+        """Write the description of a set into the folder of :meth:`writing`."""
+        with atomic_file(folder / f"{self.kind}.json", "w") as file:
+            dump_json(file, vars(facts))
 
     @contextlib.contextmanager
     def writing(self, path: Path, name: str, force: bool) -> Iterator[Path]:
@@ -192,10 +217,8 @@ class Sets(Generic[D]):
         folder = self.folder(path, name)
         with self._alone(path, f"gcn-partition {self.kind} {name}"):
             if folder.exists() and not force:
-                raise UserError(
-                    f"{path} has {self.kind} {name!r} already",
-                    "give --name or --force, or remove them first",
-                )
+                hint = "give --name or --force, or remove them first"
+                raise UserError(f"{path} has {self.kind} {name!r} already", hint)
             with atomic_folder(folder, overwrite=force) as temporary:
                 yield temporary
 
@@ -211,9 +234,14 @@ class Sets(Generic[D]):
                 yield
 
 
-def linked(source: str, target: str) -> None:
+def _linked(source: str, target: str) -> None:
     """A second name for a file, or a copy of it where its file system has no such names."""
     try:
         os.link(source, target)
     except OSError:
         shutil.copy2(source, target)
+
+
+def _parent(path: Path) -> Path:
+    """The innermost folder around ``path`` that exists."""
+    return next(folder for folder in path.absolute().parents if folder.exists())

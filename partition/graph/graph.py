@@ -7,7 +7,7 @@ parallel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -73,53 +73,24 @@ class ArcData:
         return {name: array for name, array in named.items() if array is not None}
 
 
-FILES = ("arc_features", "arc_labels", *(f"arc_{name}_mask" for name in MASKS), "arc_ids")
-
-
-def read_arc_data(
-    load: Callable[[str, tuple[int, ...], str], np.ndarray],
-    nnz: int,
-    width: int,
-    classes: int,
-    targets: int,
-    masks: Sequence[str],
-    class_names: tuple[str, ...],
-    numbered: bool,
-) -> ArcData:
-    """The data of the arcs of a graph folder, as its manifest describes them.
-
-    ``load(name, shape, kind)`` maps one of its arrays; ``numbered``: there is an array of ids.
-    """
-    labels = None
-    if classes or targets:
-        form = ((nnz, targets), "f") if targets else ((nnz,), "i")
-        labels = load("arc_labels", *form)
-    return ArcData(
-        features=load("arc_features", (nnz, width), "f") if width else None,
-        labels=labels,
-        masks={name: load(f"arc_{name}_mask", (nnz,), "b") for name in masks},
-        ids=load("arc_ids", (nnz,), "i") if numbered else None,
-        class_names=class_names or None,
-    )
-
-
-def check_arc_data(data: ArcData, first: int, last: int, classes: int) -> None:
-    """Refuse data of the arcs first..last−1 that no arc has, in bounded memory.
+def check_arc_data(graph: Graph, classes: int) -> None:
+    """Refuse data of arcs that no arc has, in bounded memory.
 
     A UserError if a feature is not finite, a label is outside −1..classes−1 or infinite, a number
     in the source is negative, or an arc is in two masks.
     """
+    data = graph.arc_data
+    numbered = data.labels is not None and not data.targets
     step = max(1, AT_ONCE // max(1, data.width, data.targets))
-    for start in range(first, last, step):
-        some = slice(start, min(start + step, last))
+    for start in range(0, graph.nnz, step):
+        some = slice(start, start + step)
         if data.features is not None and not np.isfinite(data.features[some]).all():
             raise UserError("arc_features.npy has a number that is not finite", AGAIN)
-        if data.labels is not None:
-            labels = data.labels[some]
-            if data.targets and np.isinf(labels).any():
-                raise UserError("arc_labels.npy has a number that is infinite", AGAIN)
-            if not data.targets and not UNLABELLED <= labels.min() <= labels.max() < classes:
-                raise UserError(f"arc_labels.npy has a label outside -1..{classes - 1}", AGAIN)
+        labels = np.zeros(1) if data.labels is None else data.labels[some]
+        if data.targets and np.isinf(labels).any():
+            raise UserError("arc_labels.npy has a number that is infinite", AGAIN)
+        if numbered and not UNLABELLED <= labels.min() <= labels.max() < classes:
+            raise UserError(f"arc_labels.npy has a label outside -1..{classes - 1}", AGAIN)
         if data.ids is not None and data.ids[some].min() < 0:
             raise UserError("arc_ids.npy has a negative number", AGAIN)
         both = sum((mask[some].astype(np.int8) for mask in data.masks.values()), np.int8(0))
@@ -439,7 +410,7 @@ ONE_OF = {VERTICES: "vertex", ARCS: "arc"}
 # Files of labels and masks.
 TARGET_FILES = {
     VERTICES: ("labels", "targets", *(f"{name}_mask" for name in MASKS)),
-    ARCS: tuple(name for name in FILES if name not in ("arc_features", "arc_ids")),
+    ARCS: ("arc_labels", *(f"arc_{name}_mask" for name in MASKS)),
 }
 
 

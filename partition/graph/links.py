@@ -19,29 +19,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from partition.errors import UserError
 from partition.graph import content
-from partition.graph.content import content_id, excess_of
-from partition.graph.folders import Sets, map_array
+from partition.graph.folders import Sets, map_array, save_arrays
 from partition.graph.graph import MASKS, Graph, arc_pieces, arc_places, arcs, distinct, index_dtype
 from partition.graph.hashing import key, mixed, permuted
-from partition.graph.manifest import dump_json, read_manifest
+from partition.graph.manifest import read_manifest
 from partition.graph.relations import VertexTypes, names_of, place_of
 from partition.graph.twins import Twin, mutual, twins_by_name, twins_of
-from partition.records import Count, Whole, atomic_file, one_of
+from partition.records import Count, Whole, one_of
 
-FORMAT = "gcnmpi-pairs"
-VERSION = 1
 REPLACED = ("second", "both")
 HELD_OUT = ("val", "test")
 OF_NEGATIVES = tuple(f"{mask}_negatives" for mask in HELD_OUT)  # in ``PairSet.relations``
+KINDS = ("positives", "negatives", "candidates", "relations")
 FILES = (
     *MASKS,
     *(f"{mask}_negatives" for mask in MASKS),
@@ -49,7 +48,8 @@ FILES = (
     *(f"{mask}_relations" for mask in (*MASKS, *OF_NEGATIVES)),
 )
 MAX_SEED = 2**63 - 1
-_PAIRS_AT_ONCE = 1 << 20  # pairs that are looked at at once
+_AT_ONCE = 1 << 20  # pairs that are looked at at once
+_ORDER, _NEGATIVES, _CANDIDATES = 1, 2, 3  # purposes of hashes
 
 
 @dataclass(frozen=True)
@@ -143,17 +143,14 @@ class _Description:
     sums: Mapping[Annotated[str, one_of(FILES)], str]
     relation_names: tuple[str, ...] = ()
     twins: list[tuple[Count, Count, Count]] | None = None  # of a set that an earlier version wrote
-    format: str = FORMAT
-    version: int = VERSION
+    format: Literal["gcnmpi-pairs"] = "gcnmpi-pairs"
+    version: Literal[1] = 1
 
 
 # Fields of a set that its description has as they are.
 KNOWN = {f.name for f in fields(_Description)} & {f.name for f in fields(PairSet)} - {"twins"}
-PAIRS = Sets(
-    "pairs",
-    _Description,
-    "draw some: gcn-partition pairs {path} --split 0.85,0.05,0.10 --name {name}",
-)
+HINT = "draw some: gcn-partition pairs {path} --split 0.85,0.05,0.10 --name {name}"
+PAIRS = Sets("pairs", _Description, HINT)
 AGAIN = PAIRS.again
 list_pairs, has_pairs, remove_pairs = PAIRS.names, PAIRS.has, PAIRS.remove
 
@@ -176,7 +173,7 @@ def write_pairs(path: str | os.PathLike[str], pairs: PairSet, force: bool = Fals
         pairs = replace(pairs, twins=twins_by_name(manifest.schema))
     pairs = identified(_in_index_dtype(pairs, manifest.n))
     check_pairs(pairs, manifest.n)
-    arrays = arrays_of(pairs)
+    arrays = _arrays_of(pairs)
     facts = _Description(
         **{name: getattr(pairs, name) for name in KNOWN},
         twins=[(a, b, int(turned)) for a, b, turned in pairs.twins or ()],
@@ -184,11 +181,8 @@ def write_pairs(path: str | os.PathLike[str], pairs: PairSet, force: bool = Fals
         sums=content.sums_of(arrays),
     )
     with PAIRS.writing(path, pairs.name, force) as temporary:
-        for name, array in arrays.items():
-            with atomic_file(temporary / f"{name}.npy") as file:
-                np.save(file, array, allow_pickle=False)
-        with atomic_file(temporary / "pairs.json", "w") as file:
-            dump_json(file, asdict(facts))
+        save_arrays(temporary, arrays)
+        PAIRS.describe(temporary, facts)
     return pairs
 
 
@@ -211,45 +205,32 @@ def read_pairs(path: str | os.PathLike[str], name: str, *, check: bool = True) -
     folder, manifest = PAIRS.folder(path, name), read_manifest(path)
     facts = PAIRS.described(path, name)
     if facts.graph_id != manifest.id:
-        raise UserError(
-            f"pairs {name!r} in {path} were made for another graph "
-            f"(id {facts.graph_id}, this graph is {manifest.id})",
-            AGAIN,
-        )
-    arrays = {}
-    for file, shape in facts.counts.items():
-        arrays[file] = map_array(folder / f"{file}.npy", shape, "i", again=AGAIN)
-        expected = np.dtype(np.int32) if _kind(file) == "relations" else index_dtype(manifest.n)
-        if arrays[file].dtype != expected:
-            raise UserError(
-                f"{folder}/{file}.npy holds {arrays[file].dtype}, not {expected}", AGAIN
-            )
-    if facts.sums.keys() != arrays.keys() or not set(MASKS) <= arrays.keys():
-        raise UserError(f"{folder}/pairs.json is damaged: it contradicts itself", AGAIN)
-    by_kind: dict[str, dict[str, np.ndarray]] = {kind: {} for kind in _KINDS}
-    for file, array in arrays.items():
-        by_kind[_kind(file)][_mask(file)] = array
+        ids = f"(id {facts.graph_id}, this graph is {manifest.id})"
+        raise UserError(f"pairs {name!r} in {path} were made for another graph {ids}", AGAIN)
     twins = twins_by_name(manifest.schema)
     if facts.twins is not None:
-        count = max(1, len(manifest.schema))
-        if not all(max(a, b) < count for a, b, _ in facts.twins):
-            raise UserError(f"{folder}/pairs.json is damaged: twins are no relations", AGAIN)
         twins = tuple(Twin(a, b, bool(turned)) for a, b, turned in facts.twins)
-    said = {key: getattr(facts, key) for key in KNOWN}
-    pairs = PairSet(**said | by_kind | {"name": name}, twins=twins)
     try:
+        if facts.sums.keys() != facts.counts.keys() or not set(MASKS) <= facts.counts.keys():
+            raise UserError("pairs.json contradicts itself")
+        if not all(max(a, b) < max(1, len(manifest.schema)) for a, b, _ in twins):
+            raise UserError("twins in pairs.json are no relations")
+        arrays = {
+            file: map_array(folder / f"{file}.npy", "i", shape, again=AGAIN)
+            for file, shape in facts.counts.items()
+        }
+        if wrong := [file for file, a in arrays.items() if a.dtype != _dtype(file, manifest.n)]:
+            raise UserError(f"{wrong[0]}.npy holds {arrays[wrong[0]].dtype}")
+        known = {key: getattr(facts, key) for key in KNOWN} | {"name": name, "twins": twins}
+        pairs = PairSet(**known, **_by_kind(arrays))
         _check_shapes(pairs)
         if check:
-            for file, array in arrays.items():
-                if _kind(file) != "relations":
-                    _check_vertices(file, array, manifest.n)
+            _check_vertices(arrays, manifest.n)
+            for file, text in content.sums_of(arrays).items():
+                if facts.sums[file] != text:
+                    raise UserError(f"{file}.npy does not hold what pairs.json says")
     except UserError as error:
         raise UserError(f"{folder} is damaged: {error.message}", AGAIN) from None
-    if check:
-        for file, text in content.sums_of(arrays).items():
-            if facts.sums[file] != text:
-                wrong = f"{file}.npy does not hold what pairs.json says"
-                raise UserError(f"{folder} is damaged: {wrong}", AGAIN)
     return pairs
 
 
@@ -264,14 +245,7 @@ def identified(pairs: PairSet) -> PairSet:
     facts["seed"] = pairs.seed if pairs.drawn else None
     if pairs.twins:
         facts["twins"] = [list(twin) for twin in pairs.twins]
-    return replace(pairs, id=content.named_id(len(MASKS), arrays_of(pairs), facts))
-
-
-def arrays_of(pairs: PairSet) -> dict[str, np.ndarray]:
-    """The arrays of a set in C order, by the names of their files."""
-    masks = (*MASKS, *OF_NEGATIVES)
-    named = {_file(mask, kind): getattr(pairs, kind).get(mask) for kind in _KINDS for mask in masks}
-    return {name: np.ascontiguousarray(a) for name, a in named.items() if a is not None}
+    return replace(pairs, id=content.named_id(len(MASKS), _arrays_of(pairs), facts))
 
 
 def keys(pairs: np.ndarray, n: int, directed: bool) -> np.ndarray:
@@ -292,9 +266,7 @@ def check_pairs(pairs: PairSet, n: int) -> None:
     _check_shapes(pairs)
     if pairs.seed is not None and not 0 <= pairs.seed <= MAX_SEED:
         raise UserError(f"seed {pairs.seed} is outside 0..2^63-1")
-    for name, array in arrays_of(pairs).items():
-        if _kind(name) != "relations":
-            _check_vertices(name, array, n)
+    _check_vertices(_arrays_of(pairs), n)
     for mask, array in pairs.positives.items():
         loops = np.flatnonzero(array[:, 0] == array[:, 1])
         if len(loops) and not pairs.relations:
@@ -309,18 +281,15 @@ def _check_apart(pairs: PairSet, n: int) -> None:
     """Refuse a pair to train on that is held out."""
     for other in HELD_OUT:
         held = np.sort(pairs.keys(other, n))
-        every, count, example = pairs.positives["train"], 0, 0
-        for start in range(0, len(every) if len(held) else 0, _PAIRS_AT_ONCE):
-            found = pairs.keys("train", n, slice(start, start + _PAIRS_AT_ONCE))
-            place = np.minimum(np.searchsorted(held, found), len(held) - 1)
-            common = found[held[place] == found]
-            if len(common) and not count:
-                example = int(common[0])
-            count += len(common)
+        common = [held[:0]]
+        for start in range(0, len(pairs.positives["train"]) if len(held) else 0, _AT_ONCE):
+            found = pairs.keys("train", n, slice(start, start + _AT_ONCE))
+            common.append(found[_among(held, found)])
+        count = sum(map(len, common))
         if count:
-            pair = divmod(example // (pairs.kinds if pairs.relations else 1), n)
+            example = int(np.concatenate(common)[0]) // (pairs.kinds if pairs.relations else 1)
             raise UserError(
-                f"{count:,} pairs to train on are also in {other}, such as {pair}",
+                f"{count:,} pairs to train on are also in {other}, such as {divmod(example, n)}",
                 "gcn-partition pairs --drop-held-out leaves them out of train",
             )
 
@@ -330,14 +299,15 @@ def _check_shapes(pairs: PairSet) -> None:
         raise UserError(f"replaced is {pairs.replaced!r}, not {' or '.join(REPLACED)}")
     if pairs.drawn < 0 or (pairs.drawn and pairs.seed is None):
         raise UserError("candidates that are drawn need a seed")
-    sizes = {mask: len(array) for mask, array in pairs.positives.items()}
-    negatives = {f"{mask}_negatives": len(array) for mask, array in pairs.negatives.items()}
-    if sizes.keys() != set(MASKS):
-        raise UserError(f"positives are of {', '.join(sizes)}, not of {', '.join(MASKS)}")
-    for name, array in arrays_of(pairs).items():
+    if pairs.positives.keys() != set(MASKS):
+        raise UserError(f"positives are of {', '.join(pairs.positives)}, not {', '.join(MASKS)}")
+    sizes = {
+        _file(mask, kind): len(a) for kind in KINDS[:2] for mask, a in getattr(pairs, kind).items()
+    }
+    for name, array in _arrays_of(pairs).items():
         mask, kind = _mask(name), _kind(name)
         if kind == "relations":
-            right = array.shape == ((sizes | negatives).get(mask, 0),)
+            right = array.shape == (sizes.get(mask, 0),)
         elif kind == "candidates":
             right = array.ndim == 2 and len(array) == sizes[mask]
             right = right and not (pairs.replaced == "both" and array.shape[1] % 2)
@@ -346,41 +316,46 @@ def _check_shapes(pairs: PairSet) -> None:
             if name == "train_negatives":
                 right = right and not (len(array) % sizes[mask] if sizes[mask] else len(array))
         if not right or array.dtype.kind not in "iu":
-            raise UserError(
-                f"{name} is {array.dtype} of shape {array.shape}, "
-                f"for {sizes[mask.partition('_')[0]]:,} positives"
-            )
+            count = f"{sizes[mask.partition('_')[0]]:,} positives"
+            raise UserError(f"{name} is {array.dtype} of shape {array.shape}, for {count}")
 
 
-def _check_vertices(name: str, array: np.ndarray, n: int) -> None:
-    for start in range(0, len(array), _PAIRS_AT_ONCE):
-        piece = array[start : start + _PAIRS_AT_ONCE]
-        if piece.size and (piece.min() < 0 or piece.max() >= n):
-            wrong = int(piece.min() if piece.min() < 0 else piece.max())
-            raise UserError(f"{name} has the vertex {wrong}: the graph has 0..{n - 1}")
+def _check_vertices(arrays: Mapping[str, np.ndarray], n: int) -> None:
+    """Refuse arrays of a set with vertices that there are not, in bounded memory."""
+    for name, array in arrays.items():
+        for start in range(0, 0 if _kind(name) == "relations" else len(array), _AT_ONCE):
+            piece = array[start : start + _AT_ONCE]
+            wrong = piece[(piece < 0) | (piece >= n)]
+            if len(wrong):
+                raise UserError(f"{name} has the vertex {wrong[0]}: the graph has 0..{n - 1}")
 
 
 def _in_index_dtype(pairs: PairSet, n: int) -> PairSet:
     """The set with arrays of the types that files have; numbers that do not fit are refused."""
-
-    def converted(kind: str, mask: str, array: np.ndarray) -> np.ndarray:
-        array = np.asarray(array)
-        dtype = np.dtype(np.int32) if kind == "relations" else index_dtype(n)
+    arrays = _arrays_of(pairs)
+    for file, array in arrays.items():
+        limits = np.iinfo(_dtype(file, n))
         if array.dtype.kind not in "iu" and array.size:
-            raise UserError(f"{_file(mask, kind)} holds {array.dtype}, not whole numbers")
-        limits = np.iinfo(dtype)
+            raise UserError(f"{file} holds {array.dtype}, not whole numbers")
         if array.size and (array.min() < limits.min or array.max() > limits.max):
-            raise UserError(f"{_file(mask, kind)} has the number {array.max()}")
-        return array.astype(dtype, copy=False)
+            raise UserError(f"{file} has the number {array.max()}")
+        arrays[file] = array.astype(limits.dtype, copy=False)
+    return replace(pairs, **_by_kind(arrays))
 
-    arrays: dict[str, Any] = {
-        kind: {mask: converted(kind, mask, a) for mask, a in getattr(pairs, kind).items()}
-        for kind in _KINDS
+
+def _arrays_of(pairs: PairSet) -> dict[str, np.ndarray]:
+    """The arrays of a set in C order, by the names of their files."""
+    masks = (*MASKS, *OF_NEGATIVES)
+    named = {_file(mask, kind): getattr(pairs, kind).get(mask) for kind in KINDS for mask in masks}
+    return {name: np.ascontiguousarray(a) for name, a in named.items() if a is not None}
+
+
+def _by_kind(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The arrays of a set as its fields have them."""
+    return {
+        kind: {_mask(file): array for file, array in arrays.items() if _kind(file) == kind}
+        for kind in KINDS
     }
-    return replace(pairs, **arrays)
-
-
-_KINDS = ("positives", "negatives", "candidates", "relations")
 
 
 def _file(mask: str, kind: str) -> str:
@@ -395,9 +370,8 @@ def _mask(file: str) -> str:
     return file.rpartition("_")[0] or file
 
 
-# Purposes of hashes.
-_ORDER, _NEGATIVES, _CANDIDATES = 1, 2, 3
-_AT_ONCE = 1 << 20  # pairs that are looked at at once
+def _dtype(file: str, n: int) -> np.dtype:
+    return np.dtype(np.int32) if _kind(file) == "relations" else index_dtype(n)
 
 
 def held_out(pairs: PairSet) -> np.ndarray:
@@ -496,45 +470,44 @@ def split_pairs(
         raise UserError(f"seed {seed} is outside 0..2^63-1")
     if negatives < 0 or candidates < 0:
         raise UserError("a number of negatives or candidates is not below 0")
-    masks: dict[str, list[np.ndarray]] = {mask: [] for mask in MASKS}
-    common: dict[str, list[np.ndarray]] = {mask: [] for mask in HELD_OUT}
+    masks: dict[str, list[np.ndarray]] = {mask: [] for mask in (*MASKS, *OF_NEGATIVES)}
     twins = twins_of(graph, directed) if twins is None else twins
     groups = _groups(graph, directed, relations, twins)
     if relations and not any(len(group.found) for group in groups):
         raise UserError(f"there are no arcs of {', '.join(relations)} to split into pairs")
     for group in groups:
-        edges, first = group.family.edges, group.family.numbers[:1]
-        sizes = [int(share * len(edges)) for share in parsed[1:]]
-        mask_of = _masks_of(len(edges), sizes, key(seed, _ORDER, *first))
-        if group.edges is not edges:
-            mask_of = mask_of[np.searchsorted(edges, group.edges)]
+        sizes = [int(share * len(group.every)) for share in parsed[1:]]
+        mask_of = _masks_of(len(group.every), sizes, key(seed, _ORDER, *group.family))
+        mask_of = mask_of[np.searchsorted(group.every, group.edges)]
         for number, mask in enumerate(MASKS):
             masks[mask].append(_from_keys(group.found[mask_of == number], graph.n))
         wanted = [len(masks[mask][-1]) * negatives for mask in HELD_OUT]
         base = key(seed, _NEGATIVES, *group.numbers)
         drawn = non_arcs(graph, sum(wanted), directed, base, group.ends)
-        for mask, piece in zip(HELD_OUT, np.split(drawn, wanted[:1]), strict=True):
-            common[mask].append(_from_keys(np.sort(piece), graph.n))
-    of_groups = {**masks, **{f"{mask}_negatives": common[mask] for mask in HELD_OUT if negatives}}
+        for mask, piece in zip(OF_NEGATIVES, np.split(drawn, wanted[:1]), strict=True):
+            masks[mask].append(_from_keys(np.sort(piece), graph.n))
+    if not negatives:
+        masks = {mask: masks[mask] for mask in MASKS}
+    found = {mask: np.concatenate(pieces) for mask, pieces in masks.items()}
+    relations_of = {
+        mask: np.repeat(
+            np.array([group.numbers[0] for group in groups], np.int32), [*map(len, pieces)]
+        )
+        for mask, pieces in masks.items()
+        if graph.relations
+    }
     return identified(
         PairSet(
             name=name,
-            graph_id=content_id(graph) if graph_id is None else graph_id,
+            graph_id=content.content_id(graph) if graph_id is None else graph_id,
             id="",
             directed=directed,
             seed=seed,
             made=" of ".join([f"split {','.join(map(str, shares))}", *relations]),
-            positives={mask: _joined(pieces) for mask, pieces in masks.items()},
-            negatives={mask: _joined(common[mask]) for mask in HELD_OUT if negatives},
+            positives={mask: found[mask] for mask in MASKS},
+            negatives={_mask(mask): found[mask] for mask in OF_NEGATIVES if negatives},
             drawn=candidates,
-            relations={
-                file: np.repeat(
-                    np.array([group.numbers[0] for group in groups], np.int32),
-                    [len(piece) for piece in pieces],
-                )
-                for file, pieces in of_groups.items()
-                if graph.relations
-            },
+            relations=relations_of,
             relation_names=names_of(graph.relations),
             twins=tuple(twins),
         )
@@ -648,65 +621,56 @@ def _undirected_pair(numbers: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarra
 
 
 @dataclass(frozen=True)
-class _Family:
-    """Relations of which some have the edges of others: an edge is in the same mask for all.
-
-    ``edges`` are keys of all their edges as the first of ``numbers`` has them, increasing.
-    """
-
-    numbers: tuple[int, ...]
-    edges: np.ndarray
-
-
-@dataclass(frozen=True)
 class _Group:
-    """Pairs of a relation: their keys, increasing, and the vertices that ends can be.
+    """Pairs of a relation, which may have the edges of others: an edge is in one mask for all.
 
-    ``numbers`` is that of the relation, empty where there is none; ``edges`` are their keys as the
-    family has them.
+    Attributes
+    ----------
+    found, edges : (m,) int64
+        Their keys, increasing, and these as the ``family`` of relations with such edges has them.
+    every : int64
+        The keys of all edges of the family, increasing.
+    numbers, family : tuple of int
+        The number of the relation, and the first one of the family; empty without relations.
+    ends : (range, range)
+        The vertices that the first end and the second one can be.
     """
 
     found: np.ndarray
-    numbers: tuple[int, ...]
-    ends: tuple[range, range]
     edges: np.ndarray
-    family: _Family
+    every: np.ndarray
+    numbers: tuple[int, ...]
+    family: tuple[int, ...]
+    ends: tuple[range, range]
 
 
 def _groups(
     graph: Graph, directed: bool, names: Sequence[str], twins: Collection[Twin]
 ) -> list[_Group]:
     """The pairs that the arcs of each relation make, or all arcs where there are none."""
-    types, kinds = graph.vertex_types, graph.arc_type
+    types, kinds, relations = graph.vertex_types, graph.arc_type, graph.relations
     if types is None or kinds is None:
         if names:
             raise UserError(f"--relation {names[0]}: the graph has no relations", "leave it out")
-        every = range(graph.n)
-        of_all = {0: _pairs_of(graph, directed)}
-        ((found, edges, family),) = _related(of_all, twins, graph.n).values()
-        return [_Group(found, (), (every, every), edges, replace(family, numbers=()))]
-    chosen = [place_of(name, graph.relations, "--relation") for name in dict.fromkeys(names)]
+        ends = range(graph.n), range(graph.n)
+        (found, edges, every, _) = _related({0: _pairs_of(graph, directed)}, twins, graph.n)[0]
+        return [_Group(found, edges, every, (), (), ends)]
+    chosen = [place_of(name, relations, "--relation") for name in dict.fromkeys(names)]
     order, source = np.argsort(kinds, kind="stable"), arcs(graph)
-    bounds = np.searchsorted(kinds[order], np.arange(len(graph.relations) + 1))
+    bounds = np.searchsorted(kinds[order], np.arange(len(relations) + 1))
     of_relations: dict[int, np.ndarray] = {}
     for number in chosen or _without_twins(graph.schema.forward, twins):
         some = order[bounds[number] : bounds[number + 1]]
         pairs = np.column_stack([source[some], graph.indices[some]])
-        one = graph.relations[number]
+        one = relations[number]
         of = keys(pairs[pairs[:, 0] != pairs[:, 1]], graph.n, directed or one.source != one.target)
         of_relations[number] = distinct(of)
     return [
         _Group(
-            of,
-            (number,),
-            (
-                types.range(graph.relations[number].source),
-                types.range(graph.relations[number].target),
-            ),
-            edges,
-            family,
+            *(found, edges, every, (number,), (first,)),
+            (types.range(relations[number].source), types.range(relations[number].target)),
         )
-        for number, (of, edges, family) in _related(of_relations, twins, graph.n).items()
+        for number, (found, edges, every, first) in _related(of_relations, twins, graph.n).items()
     ]
 
 
@@ -721,14 +685,14 @@ def _without_twins(numbers: Sequence[int], twins: Collection[Twin]) -> list[int]
 
 def _related(
     found: Mapping[int, np.ndarray], twins: Collection[Twin], n: int
-) -> dict[int, tuple[np.ndarray, np.ndarray, _Family]]:
-    """Of each relation its keys, these as its family has them, and the family."""
+) -> dict[int, tuple[np.ndarray, np.ndarray, np.ndarray, int]]:
+    """Of each relation its keys, these as its family has them, those of the family, its first."""
     links: dict[int, list[tuple[int, bool]]] = {number: [] for number in found}
     for relation, other, turned in twins:
         if relation in found and other in found:
             links[relation].append((other, turned))
             links[other].append((relation, turned))
-    made: dict[int, tuple[np.ndarray, np.ndarray, _Family]] = {}
+    made: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray, int]] = {}
     for first in found:
         if first in made:
             continue
@@ -747,8 +711,7 @@ def _related(
         every = edges[first]
         if both or len(edges) > 1:
             every = distinct(np.concatenate([*edges.values()]))
-        family = _Family(tuple(edges), every)
-        made |= {number: (found[number], of, family) for number, of in edges.items()}
+        made |= {number: (found[number], of, every, first) for number, of in edges.items()}
     return {number: made[number] for number in found}
 
 
@@ -761,24 +724,17 @@ def _as_edges(found: np.ndarray, turned: bool, both: bool, n: int) -> np.ndarray
     return keys(pairs, n, directed=not both)
 
 
-def _joined(pieces: list[np.ndarray]) -> np.ndarray:
-    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-
-
 def _pairs_of(graph: Graph, directed: bool) -> np.ndarray:
     """Keys of the pairs that the arcs of a graph make, without loops, increasing: (m,) int64."""
     # Of a symmetric graph, the arcs to larger vertices are all pairs.
-    once = not directed and excess_of(graph, False) == 0
+    once = not directed and content.excess_of(graph, False) == 0
     pieces = [np.zeros(0, np.int64)]
     for _, _, source, target in arc_pieces(graph):
         kept = source < target if once else source != target
         pieces.append(keys(np.column_stack([source[kept], target[kept]]), graph.n, directed))
     found = np.concatenate(pieces)
     del pieces
-    if (found[1:] <= found[:-1]).any():
-        found.sort()
-        found = found[np.append(True, found[1:] != found[:-1])]
-    return found
+    return distinct(found) if (found[1:] <= found[:-1]).any() else found
 
 
 def _masks_of(count: int, sizes: Sequence[int], base: int) -> np.ndarray:
@@ -821,9 +777,9 @@ def left_out(
     kinds = 1 + max(pairs.kinds - 1, *(twin.other for twin in twins), 0) if related else 1
     straight, back = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
 
-    def leaves(keys_of: list[np.ndarray], ends: np.ndarray, kind: np.ndarray | int) -> None:
-        near = (ends[:, 0] >= low) & (ends[:, 0] <= high)
-        keys_of.append(((ends[:, 0] * n + ends[:, 1]) * kinds + kind)[near])
+    def near(ends: np.ndarray, kind: np.ndarray | int) -> np.ndarray:
+        found = (ends[:, 0] * n + ends[:, 1]) * kinds + kind
+        return found[(ends[:, 0] >= low) & (ends[:, 0] <= high)]
 
     for mask in HELD_OUT:
         every = pairs.positives[mask]
@@ -831,17 +787,12 @@ def left_out(
             piece = slice(start, start + _AT_ONCE)
             ends = np.asarray(every[piece], np.int64)
             ways = [ends] if pairs.directed else [ends, ends[:, ::-1]]
-            if not related:
-                for way in ways:
-                    leaves(straight, way, 0)
-                leaves(back, ends[:, ::-1], 0)
-                continue
-            numbers = np.asarray(pairs.relations[mask][piece], np.int64)
-            for way in ways:
-                leaves(straight, way, numbers)
-                for of, other, turned in twins:
-                    some = way[numbers == of]
-                    leaves(straight, some[:, ::-1] if turned else some, other)
+            numbers = np.asarray(pairs.relations[mask][piece], np.int64) if related else 0
+            straight += [near(way, numbers) for way in ways]
+            back.append(near(ends[:, ::-1], 0))
+            for (of, other, turned), way in product(twins if related else (), ways):
+                some = way[numbers == of]
+                straight.append(near(some[:, ::-1] if turned else some, other))
     wanted = source.astype(np.int64) * n + target
     if related and relation is not None:
         wanted = np.where(relation < kinds, wanted * kinds + relation, -1)

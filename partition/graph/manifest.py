@@ -1,44 +1,32 @@
-"""The JSON files of a graph folder, checked by the types of the fields that they describe."""
+"""The manifest of a graph folder: facts about its graph, and by them the table of its arrays."""
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Annotated, Any, Required, TypedDict, TypeVar
+from typing import Annotated
 
-import msgspec
 import numpy as np
 
 from partition.errors import UserError
-from partition.graph.content import FILES, Known, content_id, data_id
-from partition.graph.graph import AGAIN, DIRECTIONS, MASKS, Graph, symmetry
-from partition.graph.metrics import Metrics, NodeTraffic
-from partition.graph.relations import Relation, Schema, schema_fault
+from partition.graph.content import TYPE_FEATURES, Known, content_id, data_id, sums_of
+from partition.graph.folders import checked, map_array, read_json
+from partition.graph.graph import AGAIN, DIRECTIONS, MASKS, ArcData, Graph, symmetry
+from partition.graph.relations import Relation, Schema, VertexTypes, schema_fault
+from partition.graph.sparse_rows import FILES as SPARSE_FILES
 from partition.graph.sparse_rows import SparseRows
-from partition.records import Count, Positive, Whole, one_of, open_regular, printable, to_json
+from partition.records import Count, Positive, one_of
 
 FORMAT = "gcnmpi-graph"
 VERSION, TYPED_VERSION = 5, 6  # the latter of heterogeneous graphs, and of these alone
 TYPED = ("vertex_types", "relations", "type_features")  # fields that homogeneous graphs lack
 # Version 1 has no data_id; 2 no targets, one split only, dense features; 3 no sums; 4 no data of
-# arcs, and none that are parallel; 5 no types.
+# arcs, and none that are parallel; 5 no types. What a file lacks is as the defaults say.
 READABLE = (1, 2, 3, 4, VERSION, TYPED_VERSION)
-PARTITION_FORMAT = "gcnmpi-partition"
-PARTITION_VERSION = 1
-EXCHANGES = ("rows", "mixed")  # of rows of H alone, or of partial sums too
-SUMMED = ("mixed", "by_relation")  # figures of exchanges with partial sums
-EXCHANGED = ("metrics", *SUMMED)  # figures of a partition that are metrics of an exchange
-MADE_FOR_MIXED = ("mg",)  # models whose objective is the volume of a mixed exchange
-# The figures in a row of a history whose partition was measured.
-STEP_FIGURES = ("volume", "max_send", "max_recv", "messages", "imbalance")
-MAX_JSON = 1 << 28  # bytes of a file that is read whole
 # Types of fields, with the values that a file may have.
 Direction = Annotated[str, one_of(DIRECTIONS)]
 Masks = tuple[Annotated[str, one_of(MASKS)], ...]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -115,7 +103,7 @@ class Manifest:
     arc_targets: Count = 0
     arc_masks: Masks = ()
     arc_class_names: tuple[str, ...] = ()
-    sums: Mapping[Annotated[str, one_of(FILES)], str] = field(default_factory=dict)
+    sums: Mapping[str, str] = field(default_factory=dict)
     vertex_types: Mapping[str, Count] = field(default_factory=dict)
     relations: tuple[Relation, ...] = ()
     type_features: Mapping[str, Count] = field(default_factory=dict)
@@ -139,68 +127,6 @@ class Manifest:
         return self.weighted or self.parallel
 
 
-@dataclass(frozen=True)
-class Partition:
-    """A named assignment of vertices to parts, with all that is needed to make it again.
-
-    Attributes
-    ----------
-    parts : (n,) int32
-        Part of each vertex, 0..k−1.
-    graph_id : str
-        ``Manifest.id`` of the graph it was made for.
-    direction : {"in", "out"}
-        The direction of M that its model described.
-    imbalance : float or None
-        The imbalance that was asked for, as a fraction of the average part weight.
-    metrics : mapping of direction to Metrics
-        Of this partition for M in each direction.
-    mixed : mapping of direction to Metrics
-        The same for the mixed exchange; empty in partitions stored before there was one.
-    by_relation : mapping of direction to Metrics
-        The same for the mixed exchange of means by relation, of a graph with relations.
-    nodes : mapping of direction to NodeTraffic
-        Traffic between nodes, of a partition that was mapped to them; otherwise empty.
-    history : sequence of mapping
-        The steps that were done, or tried: a row each, ``step``, ``seconds`` and figures.
-    seconds : float
-        Time the tool took.
-    deterministic : bool
-        Whether the same command gives the same parts again.
-    id : str
-        Content id of the part vector, given to it by :func:`write_partition`.
-    """
-
-    name: str
-    parts: np.ndarray
-    k: Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)]
-    graph_id: str
-    model: str
-    tool: str
-    tool_version: str
-    direction: Direction
-    seed: Whole | None = None
-    imbalance: float | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    metrics: Mapping[Direction, Metrics] = field(default_factory=dict)
-    mixed: Mapping[Direction, Metrics] = field(default_factory=dict)
-    by_relation: Mapping[Direction, Metrics] = field(default_factory=dict)
-    nodes: Mapping[Direction, NodeTraffic] = field(default_factory=dict)
-    history: Sequence[Mapping[str, Any]] = field(default_factory=list)
-    seconds: float = 0.0
-    deterministic: bool = True
-    id: str = ""
-
-    @property
-    def exchange(self) -> str:
-        """The exchange that it was refined for, or else that its model counts."""
-        kept = [row["exchange"] for row in self.history if row.get("chosen") and "exchange" in row]
-        refined = self.options.get("refine") or {}
-        said = (self.options.get("exchange"), refined.get("exchange"), *kept[-1:])
-        found = next((exchange for exchange in said if exchange in EXCHANGES), None)
-        return found or EXCHANGES[self.model in MADE_FOR_MIXED]
-
-
 def manifest_of(
     graph: Graph,
     arrays: Mapping[str, np.ndarray],
@@ -213,9 +139,11 @@ def manifest_of(
 
     Facts that are ``known`` of them already are not found out again.
     """
-    known = known or Known(symmetry(graph))
+    known = known or Known(symmetry(graph), {})
     pattern, values = known.symmetric
-    features, of_arcs = graph.features, graph.arc_data
+    missing = {name: array for name, array in arrays.items() if name not in known.sums}
+    sums = {**known.sums, **sums_of(missing)}
+    features, of_arcs, types = graph.features, graph.arc_data, graph.vertex_types
     return Manifest(
         id=content_id(graph),
         name=name,
@@ -241,18 +169,98 @@ def manifest_of(
         arc_targets=of_arcs.targets,
         arc_masks=tuple(name for name in MASKS if name in of_arcs.masks),
         arc_class_names=of_arcs.class_names or (),
-        sums=known.all_sums(arrays),
-        vertex_types={} if graph.vertex_types is None else graph.vertex_types.counts,
+        sums={name: sums[name] for name in arrays},
+        vertex_types={} if types is None else types.counts,
         relations=graph.relations,
         type_features={name: int(x.shape[1]) for name, x in graph.type_features.items()},
-        version=VERSION if graph.vertex_types is None else TYPED_VERSION,
+        version=VERSION if types is None else TYPED_VERSION,
+    )
+
+
+def map_arrays(path: Path, manifest: Manifest) -> dict[str, np.ndarray]:
+    """The arrays of a graph folder by the names of their files, mapped, as its manifest says.
+
+    A UserError if one is missing, damaged, or of another shape or kind.
+    """
+    m, entries = manifest, manifest.feature_entries
+    n, nnz, splits = m.n, m.nnz, [(m.n, m.splits)] if m.splits > 1 else []
+    table: list[tuple[str, object, str, tuple[int, ...]]] = [  # name, whether, kinds, shape
+        ("indptr", True, "i", (n + 1,)),
+        ("indices", True, "i", (nnz,)),
+        ("weights", m.weighted, "f", (nnz,)),
+        ("features", m.features and not entries, "f", (n, m.features)),
+        ("features_indptr", entries, "i", (n + 1,)),
+        ("features_indices", entries, "i", (entries,)),
+        ("features_data", entries, "f", (entries,)),
+        ("labels", m.classes, "i", (n,)),
+        ("targets", m.targets, "f", (n, m.targets)),
+        ("ids", (path / "ids.npy").exists(), "iU", (n,)),
+        ("arc_features", m.arc_features, "f", (nnz, m.arc_features)),
+        ("arc_labels", m.arc_classes, "i", (nnz,)),
+        ("arc_labels", m.arc_targets, "f", (nnz, m.arc_targets)),
+        ("arc_ids", (path / "arc_ids.npy").exists(), "i", (nnz,)),
+        ("arc_type", m.vertex_types, "u", (nnz,)),
+        *((f"arc_{name}_mask", True, "b", (nnz,)) for name in m.arc_masks),
+        *((TYPE_FEATURES + name, True, "f", (m.vertex_types[name], width))
+          for name, width in m.type_features.items()),
+    ]  # fmt: skip
+    arrays = {
+        name: map_array(path / f"{name}.npy", kinds, shape)
+        for name, there, kinds, shape in table
+        if there
+    }
+    arrays |= {
+        f"{name}_mask": map_array(path / f"{name}_mask.npy", "b", (n,), *splits) for name in m.masks
+    }
+    for name, last in (("indptr", nnz), ("features_indptr", entries)):
+        if name in arrays and (arrays[name][0], arrays[name][-1]) != (0, last):
+            found = f"{path}/{name}.npy goes from {arrays[name][0]} to {arrays[name][-1]}"
+            raise UserError(f"{found}, the manifest says 0 to {last}", AGAIN)
+    if m.sums and m.sums.keys() != arrays.keys():
+        one = min(m.sums.keys() ^ arrays.keys())
+        raise UserError(
+            f"{path}/manifest.json is damaged: it contradicts itself about {one}.npy", AGAIN
+        )
+    return arrays
+
+
+def graph_of(manifest: Manifest, arrays: Mapping[str, np.ndarray]) -> Graph:
+    """The graph of a folder with these arrays."""
+    m, get = manifest, arrays.get
+    features: np.ndarray | SparseRows | None = get("features")
+    if m.feature_entries:
+        indptr, indices, data = (arrays[name] for name in SPARSE_FILES)
+        features = SparseRows(indptr, indices, data, m.features)
+    of_arcs = ArcData(
+        get("arc_features"),
+        get("arc_labels"),
+        {name: arrays[f"arc_{name}_mask"] for name in m.arc_masks},
+        get("arc_ids"),
+        m.arc_class_names or None,
+    )
+    return Graph(
+        arrays["indptr"],
+        arrays["indices"],
+        get("weights"),
+        features,
+        get("labels"),
+        {name: arrays[f"{name}_mask"] for name in m.masks},
+        get("ids"),
+        m.class_names or None,
+        get("targets"),
+        of_arcs,
+        m.parallel,
+        VertexTypes.of_counts(m.vertex_types) if m.vertex_types else None,
+        m.relations,
+        get("arc_type"),
+        {name: arrays[TYPE_FEATURES + name] for name in m.type_features},
     )
 
 
 def stored_fields(manifest: Manifest) -> dict[str, object]:
     """The fields of a manifest as its file has them."""
     hidden = () if manifest.vertex_types else TYPED
-    return {name: value for name, value in asdict(manifest).items() if name not in hidden}
+    return {name: value for name, value in vars(manifest).items() if name not in hidden}
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -264,24 +272,17 @@ def read_manifest(path: Path) -> Manifest:
     if not path.exists():
         raise UserError(f"there is no graph folder {path}", "gcn-partition import SOURCE OUT.graph")
     if not file.exists():
-        raise UserError(
-            f"{path} is not a graph folder: it has no manifest.json",
-            f"gcn-partition import {path} OUT.graph makes one of a file"
-            if path.is_file()
-            else None,
-        )
+        hint = f"gcn-partition import {path} OUT.graph makes one of a file"
+        what = f"{path} is not a graph folder: it has no manifest.json"
+        raise UserError(what, hint if path.is_file() else None)
     facts = read_json(file)
     if facts.get("format") != FORMAT:
         raise UserError(f"{file} does not describe a graph")
     if facts.get("version") not in READABLE:
-        known = ", ".join(map(str, READABLE))
-        raise UserError(
-            f"{path} has format version {facts.get('version')!r}, this program reads {known}",
-            AGAIN,
-        )
+        found, known = facts.get("version"), ", ".join(map(str, READABLE))
+        raise UserError(f"{path} has format version {found!r}, this program reads {known}", AGAIN)
     manifest = checked(file, facts, Manifest)
-    fault = _fault_of(manifest)
-    if fault is not None:
+    if fault := _fault_of(manifest):
         raise UserError(f"{file} is damaged: {fault}", AGAIN)
     return manifest
 
@@ -303,106 +304,3 @@ def _fault_of(manifest: Manifest) -> str | None:
         return "labels of arcs are classes or numbers, not both"
     types = manifest.vertex_types, manifest.relations, manifest.type_features
     return schema_fault(manifest.n, *types)
-
-
-def read_description(file: Path) -> Partition:
-    """A partition without its parts, from the file that describes it."""
-    facts = read_json(file)
-    version = facts.pop("version", None)
-    if facts.pop("format", None) != PARTITION_FORMAT or version != PARTITION_VERSION:
-        raise UserError(f"{file} is not a version {PARTITION_VERSION} partition")
-    partition = checked(file, facts | {"parts": np.empty(0, np.int32)}, Partition)
-    checked(file, partition.options, _Options)
-    checked(file, partition.history, list[_Step])
-    if not _is_whole(partition.history):
-        raise UserError(f"{file} is damaged: history does not hold what it should")
-    for name in (*EXCHANGED, "nodes"):
-        by_direction = getattr(partition, name)
-        if by_direction and set(by_direction) != set(DIRECTIONS):
-            raise UserError(f"{file} is damaged: {name} lacks a direction")
-        for direction, figures in by_direction.items():
-            summed = name not in SUMMED or None not in (figures.send_sums, figures.recv_sums)
-            if not summed or not _are_of_parts(figures, partition.k):
-                raise UserError(f"{file} is damaged: {name} of direction {direction!r}")
-    return partition
-
-
-def read_json(file: Path) -> dict[str, Any]:
-    """The object in a JSON file of anybody's.
-
-    A UserError if it cannot be read, is too long, or holds something else.
-    """
-    try:
-        with open_regular(file) as stream:
-            size = os.fstat(stream.fileno()).st_size
-            if size > MAX_JSON:
-                raise UserError(f"{file} is damaged: it is longer than {MAX_JSON >> 20} MiB")
-            facts = msgspec.json.decode(stream.read(size))
-    except OSError as error:
-        raise UserError(f"cannot read {file}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{file} is damaged: {error}") from error
-    if not isinstance(facts, dict):
-        raise UserError(f"{file} does not hold a JSON object")
-    return dict(printable(facts))
-
-
-def dump_json(stream: IO[str], facts: Mapping[str, object]) -> None:
-    """The form that JSON files of a graph folder have."""
-    json.dump(facts, stream, indent=1, default=to_json)
-    stream.write("\n")
-
-
-def checked(file: Path, facts: object, kind: type[T]) -> T:
-    """An object of a type, as ``file`` has its facts; a UserError says which is of another type."""
-    if is_dataclass(kind) and isinstance(facts, dict):
-        unknown = facts.keys() - {entry.name for entry in fields(kind)}
-        if unknown:
-            raise UserError(f"{file} is damaged: it has an unknown field {min(unknown)[:100]!r}")
-    try:
-        return msgspec.convert(facts, kind)
-    except msgspec.ValidationError as error:
-        raise UserError(f"{file} is damaged: {error}") from None
-
-
-class _Step(TypedDict, total=False):
-    """A row of a history: what is shown of it."""
-
-    step: Required[str]
-    seconds: Required[float]
-    volume: float
-    max_send: float
-    max_recv: float
-    messages: float
-    imbalance: float
-    predicted: float
-    direction: str
-    note: str
-    chosen: object
-
-
-class _Options(TypedDict, total=False):
-    """What a refinement goes on with."""
-
-    balance: str
-    ranks_per_node: Positive | None
-
-
-def _is_whole(history: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether rows that were measured have all figures, and all rows a choice if one has."""
-    tried = any("chosen" in row for row in history)
-    always = {"note", "chosen"} if tried else set()
-    measured = {*STEP_FIGURES, "predicted"} if tried else {*STEP_FIGURES}
-    return all(always | (measured if "volume" in row else set()) <= row.keys() for row in history)
-
-
-def _are_of_parts(figures: Metrics | NodeTraffic, k: int) -> bool:
-    """Whether figures have a number, not negative, for each part, or for each node."""
-    count = k
-    if isinstance(figures, NodeTraffic):  # the last node may hold fewer parts
-        count = -(-k // figures.ranks_per_node)
-    elif figures.k != k:
-        return False
-    lists = [value for value in vars(figures).values() if isinstance(value, list)]
-    lists += (getattr(figures, "types", None) or {}).values()
-    return all(len(one) == count and min(one) >= 0 for one in lists)

@@ -29,6 +29,7 @@ from partition.graph.graph import (
 )
 from partition.graph.sampling import Pattern, Sampler, Side, pointers, segments
 from partition.graph.sparse import sp
+from partition.records import Count, Positive
 
 
 @dataclass(frozen=True)
@@ -65,16 +66,16 @@ class Metrics:
 
     k: int
     direction: str
-    rows: list[int]
-    nnz: list[int]
-    send_rows: list[int]
-    recv_rows: list[int]
-    send_messages: list[int]
-    recv_messages: list[int]
-    train: list[int] | None = None
-    send_sums: list[int] | None = None
-    recv_sums: list[int] | None = None
-    types: Mapping[str, list[int]] | None = None
+    rows: list[Count]
+    nnz: list[Count]
+    send_rows: list[Count]
+    recv_rows: list[Count]
+    send_messages: list[Count]
+    recv_messages: list[Count]
+    train: list[Count] | None = None
+    send_sums: list[Count] | None = None
+    recv_sums: list[Count] | None = None
+    types: Mapping[str, list[Count]] | None = None
 
     def __getitem__(self, name: str) -> list[int]:
         """A list by its name, as scripts read it: ``partition.metrics["in"]["send_rows"]``."""
@@ -157,11 +158,11 @@ class NodeTraffic:
         Messages, one for each pair of parts, to other nodes.
     """
 
-    ranks_per_node: int
-    send_rows: list[int]
-    recv_rows: list[int]
-    inside_rows: list[int]
-    send_messages: list[int]
+    ranks_per_node: Positive
+    send_rows: list[Count]
+    recv_rows: list[Count]
+    inside_rows: list[Count]
+    send_messages: list[Count]
 
     def summary(self) -> dict[str, float]:
         """Totals and maxima; ``inter_volume + intra_volume`` is the volume of the partition."""
@@ -196,27 +197,22 @@ def measure(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> M
     """
     parts = checked_parts(graph, parts, k)
     exchange = exchange_matrix(graph, parts, k, direction)
-    train = training_rows(graph)
-    return metrics_of(
-        exchange,
-        direction,
-        parts,
-        row_entries(graph, parts, k, direction),
-        train=None if train is None else np.bincount(parts[train], minlength=k).tolist(),
-        types=rows_of_types(graph, parts, k),
-    )
+    entries = row_entries(graph, parts, k, direction)
+    return metrics_of(exchange, direction, parts, entries, **vertex_counts(graph, parts, k))
 
 
-def rows_of_types(graph: Graph, parts: np.ndarray, k: int) -> dict[str, list[int]] | None:
-    """How many vertices of each type each part has; None of a graph without types."""
-    types = graph.vertex_types
-    if types is None:
-        return None
-    ranges = {name: types.range(name) for name in types.names}
+def vertex_counts(graph: Graph, parts: np.ndarray, k: int) -> dict[str, Any]:
+    """The training vertices, and the vertices of each type, of each part: fields of Metrics."""
+    train, types = training_rows(graph), graph.vertex_types
+
+    def count(some: np.ndarray) -> list[int]:
+        return list(np.bincount(some, minlength=k).tolist())
+
+    ranges = {} if types is None else {name: types.range(name) for name in types.names}
     return {
-        name: np.bincount(parts[own.start : own.stop], minlength=k).tolist()
-        for name, own in ranges.items()
-        if own
+        "train": None if train is None else count(parts[train]),
+        "types": {name: count(parts[own.start : own.stop]) for name, own in ranges.items() if own}
+        or None,
     }
 
 

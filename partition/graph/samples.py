@@ -21,22 +21,19 @@ import itertools
 import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated, Literal, Protocol
 
 import numpy as np
 
-from partition.errors import UserError, unknown_name
-from partition.graph.folders import Sets, map_array
+from partition.errors import UserError, check_name
+from partition.graph.folders import Sets, map_array, save_arrays
 from partition.graph.graph import MASKS
-from partition.graph.manifest import dump_json, read_manifest
+from partition.graph.manifest import read_manifest
 from partition.records import Count, Positive, atomic_file, one_of
 
-FORMAT = "gcnmpi-samples"
-VERSION = 1
 KIND = "samples"
-FILES = ("states", "targets", "moments")
 _AT_ONCE = 1 << 24  # bytes that are looked at at once
 
 
@@ -148,8 +145,8 @@ class _Description:
     steps: Positive
     columns: Positive
     target_columns: Count
-    format: str = FORMAT
-    version: int = VERSION
+    format: Literal["gcnmpi-samples"] = "gcnmpi-samples"
+    version: Literal[1] = 1
 
 
 SAMPLES = Sets(KIND, _Description, "gcn-partition samples {path} --states FILE.npy --name {name}")
@@ -193,27 +190,23 @@ def write_samples(
     path = Path(path)
     SAMPLES.folder(path, name)
     n = read_manifest(path).n
-    of_kinds = {"states": states} | ({} if targets is None else {"targets": targets})
-    for kind, array in of_kinds.items():
+    arrays = {"states": states} | ({} if targets is None else {"targets": targets})
+    for kind, array in arrays.items():
         _check_array(kind, array, n, states.shape[:1])
-    described = described_ranges(ranges)
-    check_ranges(described, states.shape[0])
+    described = _described_ranges(ranges)
+    steps = states.shape[0]
+    _check_ranges(described, steps)
     with SAMPLES.writing(path, name, force) as temporary:
-        moments, digests = [], []
-        for kind, array in of_kinds.items():
-            link = (links or {}).get(kind)
-            found, digest = _written(temporary / f"{kind}.npy", kind, array, link, report)
-            moments.append(found)
-            digests.append(digest)
-        joined = np.concatenate(moments, axis=2)
-        with atomic_file(temporary / "moments.npy") as file:
-            np.save(file, joined, allow_pickle=False)
-        facts = _Description(
-            name, n, _id_of(digests, described), made, described, states.shape[0],
-            states.shape[2], 0 if targets is None else targets.shape[2],
-        )  # fmt: skip
-        with atomic_file(temporary / "samples.json", "w") as file:
-            dump_json(file, asdict(facts))
+        found = [
+            _written(temporary / f"{kind}.npy", kind, array, (links or {}).get(kind), report)
+            for kind, array in arrays.items()
+        ]
+        moments = np.concatenate([each for each, _ in found], axis=2)
+        save_arrays(temporary, {"moments": moments})
+        id_ = _id_of([digest for _, digest in found], described)
+        columns = states.shape[2], 0 if targets is None else targets.shape[2]
+        facts = _Description(name, n, id_, made, described, steps, *columns)
+        SAMPLES.describe(temporary, facts)
     return read_samples(path, name)
 
 
@@ -235,26 +228,27 @@ def read_samples(path: str | os.PathLike[str], name: str, *, check: bool = False
     folder, n = SAMPLES.folder(path, name), read_manifest(path).n
     facts = SAMPLES.described(path, name)
     if facts.n != n:
-        raise UserError(
-            f"samples {name!r} in {path} are of {facts.n:,} vertices, the graph has {n:,}", AGAIN
-        )
-    shape, columns = (facts.steps, n, facts.columns), facts.columns + facts.target_columns
-    states = map_array(folder / "states.npy", shape, "f", again=AGAIN)
-    targets = None
+        wrong = f"samples {name!r} in {path} are of {facts.n:,} vertices, the graph has {n:,}"
+        raise UserError(wrong, AGAIN)
+    shapes = {"states": (facts.steps, n, facts.columns)}
     if facts.target_columns:
-        of_targets = (*shape[:2], facts.target_columns)
-        targets = map_array(folder / "targets.npy", of_targets, "f", again=AGAIN)
-    moments = map_array(folder / "moments.npy", (3, facts.steps, columns), "f", again=AGAIN)
+        shapes["targets"] = (facts.steps, n, facts.target_columns)
+    shapes["moments"] = (3, facts.steps, facts.columns + facts.target_columns)
+    arrays = {
+        of: map_array(folder / f"{of}.npy", "f", shape, again=AGAIN) for of, shape in shapes.items()
+    }
+    moments, damaged = np.array(arrays.pop("moments")), f"{folder} is damaged: "
     try:
-        check_ranges(facts.ranges, facts.steps)
+        _check_ranges(facts.ranges, facts.steps)
     except UserError as error:
-        raise UserError(f"{folder} is damaged: {error.message}", AGAIN) from None
-    found = SampleSet(
-        folder, name, n, facts.id, facts.made, facts.ranges, states, targets, np.array(moments)
-    )
+        raise UserError(damaged + error.message, AGAIN) from None
     if check:
-        _check_content(folder, found)
-    return found
+        scanned = [_scanned(kind, array, lambda piece: None) for kind, array in arrays.items()]
+        same = np.array_equal(np.concatenate([each for each, _ in scanned], axis=2), moments)
+        if not same or _id_of([digest for _, digest in scanned], facts.ranges) != facts.id:
+            raise UserError(damaged + "it does not hold what samples.json says", AGAIN)
+    known = facts.id, facts.made, facts.ranges, arrays["states"], arrays.get("targets"), moments
+    return SampleSet(folder, name, n, *known)
 
 
 def keep_samples(old: Path, new: Path, n: int) -> list[str]:
@@ -323,15 +317,6 @@ def _moments(kind: str, first: int, piece: np.ndarray) -> np.ndarray:
     return np.stack([counts, mean, squares])
 
 
-def _check_content(folder: Path, found: SampleSet) -> None:
-    arrays = {"states": found.states, "targets": found.targets}
-    scanned = [_scanned(kind, a, lambda piece: None) for kind, a in arrays.items() if a is not None]
-    moments = np.concatenate([one for one, _ in scanned], axis=2)
-    same = _id_of([digest for _, digest in scanned], found.ranges) == found.id
-    if not same or not np.array_equal(moments, found.moments):
-        raise UserError(f"{folder} is damaged: it does not hold what samples.json says", AGAIN)
-
-
 def _id_of(digests: Sequence[str], ranges: Mapping[str, Ranges]) -> str:
     """A hash of hashes of arrays, and of which steps are for what."""
     listed = sorted((mask, [list(one) for one in some]) for mask, some in ranges.items())
@@ -344,8 +329,7 @@ def _check_array(kind: str, array: Steps, n: int, steps: tuple[int, ...]) -> Non
     if np.dtype(array.dtype).kind not in "fiu":
         raise UserError(f"{kind} are {array.dtype}, no numbers", "floating-point or whole numbers")
     if len(shape) != 3 or shape[1] != n or shape[:1] != steps or 0 in (shape[0], shape[2]):
-        first = "steps" if kind == "states" else steps[0]
-        wanted = f"({first}, {n}, columns)"
+        wanted = f"({'steps' if kind == 'states' else steps[0]}, {n}, columns)"
         raise UserError(
             f"{kind} are of shape {tuple(shape)}, not {wanted}",
             "the first axis is time, the second one the vertices of the graph in its order; runs "
@@ -380,33 +364,26 @@ def shares_of_steps(steps: int, shares: Sequence[float]) -> dict[str, list[tuple
     return {mask: [(a, b)] for mask, a, b in pairs if b > a}
 
 
-def described_ranges(ranges: Mapping[str, Ranges]) -> dict[str, list[tuple[int, int]]]:
+def _described_ranges(ranges: Mapping[str, Ranges]) -> dict[str, list[tuple[int, int]]]:
     """Ranges as pairs of whole numbers; a UserError if they are something else."""
+    for mask in ranges:
+        check_name("mask of ranges", mask, MASKS)
     try:
-        found = {
-            mask: [(operator.index(a), operator.index(b)) for a, b in some]
-            for mask, some in ranges.items()
-        }
+        index = operator.index
+        return {mask: [(index(a), index(b)) for a, b in some] for mask, some in ranges.items()}
     except (TypeError, ValueError):
-        raise UserError(
-            f"ranges are lists of (start, stop), not {str(ranges)[:80]}",
-            "such as train: [(0, 300)]",
-        ) from None
-    for mask in found:
-        if mask not in MASKS:
-            raise unknown_name("mask of ranges", mask, MASKS)
-    return found
+        told = f"ranges are lists of (start, stop), not {str(ranges)[:80]}"
+        raise UserError(told, "such as train: [(0, 300)]") from None
 
 
-def check_ranges(ranges: Mapping[str, Ranges], steps: int) -> None:
+def _check_ranges(ranges: Mapping[str, Ranges], steps: int) -> None:
     """A UserError unless ranges are within the steps, and no step is in two."""
     every = sorted((a, b, mask) for mask, some in ranges.items() for a, b in some)
     for start, stop, mask in every:
         if not 0 <= start < stop <= steps:
-            raise UserError(
-                f"the range {start}:{stop} of {mask} is not within the {steps} steps",
-                "START:STOP are numbers of steps from 0, STOP not among them",
-            )
+            hint = "START:STOP are numbers of steps from 0, STOP not among them"
+            wrong = f"the range {start}:{stop} of {mask} is not within the {steps} steps"
+            raise UserError(wrong, hint)
     for (_, stop, mask), (start, _, other) in itertools.pairwise(every):
         if start < stop:
             where = f"twice in {mask}" if mask == other else f"in {mask} and in {other}"

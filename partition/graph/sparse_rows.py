@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-from partition.errors import UserError
 
 # Features are kept as CSR where at most this share of them is not 0, and they would take so many
 # bytes: small ones are better aggregated once, and the result, which is dense, kept.
@@ -132,27 +129,6 @@ class SparseRows:
         dense = np.zeros((len(rows), self.width), self.dtype)
         dense[np.repeat(np.arange(len(rows)), counts), columns] = values
         return dense
-
-
-def read_features(
-    load: Callable[[str, tuple[int, ...], str], np.ndarray], shape: tuple[int, int], entries: int
-) -> np.ndarray | SparseRows | None:
-    """The features of a graph folder, if it has any, as it keeps them.
-
-    ``load(name, shape, kind)`` maps one of its arrays. A sparse matrix has so many ``entries``; 0:
-    the features are dense.
-    """
-    if not entries:
-        return load("features", shape, "f") if shape[1] else None
-    (n, width), lengths = shape, (shape[0] + 1, entries, entries)
-    files = zip(FILES, lengths, "iif", strict=True)
-    indptr, indices, data = (load(name, (length,), kind) for name, length, kind in files)
-    if indptr[0] != 0 or indptr[n] != entries:
-        raise UserError(
-            f"the row pointers of the features do not go from 0 to {entries}",
-            "import the graph again",
-        )
-    return SparseRows(indptr, indices, data, width)
 
 
 def kept_form(

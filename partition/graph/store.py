@@ -19,55 +19,43 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Annotated, Any, Required, TypedDict
 
+import msgspec
 import numpy as np
 
-from partition.errors import UserError, system_errors, unknown_name
-from partition.graph import content
-from partition.graph.folders import (
-    REPLACING,
-    WAIT,
-    check_room,
-    check_stored_name,
-    check_target,
-    map_array,
-    save_array,
-)
-from partition.graph.graph import (
-    AGAIN,
-    Graph,
-    check_arcs,
-    check_direction,
-    check_labels,
-    check_targets,
-    merged,
-    read_arc_data,
-    training_rows,
-)
+from partition.errors import UserError, check_name, system_errors, unknown_name
+from partition.graph import content, folders
+from partition.graph.folders import REPLACING, WAIT, check_stored_name, check_target
+from partition.graph.graph import DIRECTIONS, Graph, check_arcs, check_labels, check_targets, merged
 from partition.graph.links import PairSet, has_pairs, keep_pairs
 from partition.graph.manifest import (
-    EXCHANGED,
-    EXCHANGES,
-    PARTITION_FORMAT,
-    PARTITION_VERSION,
+    Direction,
     Manifest,
-    Partition,
-    dump_json,
+    graph_of,
     manifest_of,
-    read_description,
+    map_arrays,
     read_manifest,
     stored_fields,
 )
-from partition.graph.metrics import rows_of_types
+from partition.graph.metrics import Metrics, NodeTraffic, vertex_counts
 from partition.graph.samples import SampleSet, keep_samples
-from partition.graph.sparse_rows import kept_form, read_features
-from partition.graph.typed import check_ends, read_types, settled
+from partition.graph.sparse_rows import kept_form
+from partition.graph.typed import check_ends, settled
 from partition.locks import folder_inside, folder_lock
-from partition.records import atomic_file, atomic_folder, read_npz, sweep
+from partition.records import Positive, Whole, atomic_file, atomic_folder, read_npz, sweep
+
+EXCHANGES = ("rows", "mixed")  # of rows of H alone, or of partial sums too
+SUMMED = ("mixed", "by_relation")  # figures of exchanges with partial sums
+EXCHANGED = ("metrics", *SUMMED)  # figures of a partition that are metrics of an exchange
+PARTITION = {"format": "gcnmpi-partition", "version": 1}
+# The figures in a row of a history whose partition was measured.
+STEP_FIGURES = ("volume", "max_send", "max_recv", "messages", "imbalance")
+OPENED = (*content.ARC_FILES, "labels", "targets", content.ARC_TYPE)  # files read when it is opened
 
 
 @dataclass(frozen=True)
@@ -91,7 +79,7 @@ class StoredGraph:
 
     def direction(self, asked: str | None) -> str:
         """The direction that is asked for, its own by default; a UserError if it is none."""
-        return check_direction(asked or self.manifest.direction)
+        return check_name("direction", asked or self.manifest.direction, DIRECTIONS)
 
 
 def write_graph(
@@ -157,11 +145,9 @@ class NewFolder:
             graph = replace(graph, features=kept_form(graph.features, keep_features))
         arrays = content.file_arrays(graph)
         manifest = manifest_of(graph, arrays, self.path.stem, direction, source, known)
-        files = {name: self.temporary / f"{name}.npy" for name in arrays}
-        missing = {name: array for name, array in arrays.items() if not files[name].exists()}
-        check_room(self.path, missing)
-        for name, array in missing.items():
-            save_array(files[name], array)
+        there = {name for name in arrays if (self.temporary / f"{name}.npy").exists()}
+        missing = {name: array for name, array in arrays.items() if name not in there}
+        folders.save_arrays(self.temporary, missing, self.path)
         self.complete(graph, manifest)
         return manifest
 
@@ -172,31 +158,27 @@ def new_folder(path: Path, overwrite: bool, report: Callable[[str], None]) -> It
 
     See :func:`write_graph`.
     """
-    before: list[str] = []
     lost: dict[str, list[str]] = {}
     with contextlib.ExitStack() as stack, atomic_folder(path, overwrite=overwrite) as temporary:
         (temporary / "partitions").mkdir()
 
         def complete(graph: Graph, manifest: Manifest) -> None:
             with atomic_file(temporary / "manifest.json", "w") as file:
-                dump_json(file, stored_fields(manifest))
+                folders.dump_json(file, stored_fields(manifest))
             if path.exists():
                 # Until the new folder is in its place.
                 stack.enter_context(folder_lock(path, REPLACING, patience=WAIT))
-                before.extend(list_partitions(path))
-                _keep_partitions(path, temporary, graph, manifest)
-                lost["pairs deleted, of other arcs"] = keep_pairs(path, temporary, manifest.id)
-                samples = keep_samples(path, temporary, manifest.n)
-                lost["samples deleted, of other vertices"] = samples
+                lost["partitions"] = _keep_partitions(path, temporary, graph, manifest)
+                lost["pairs"] = keep_pairs(path, temporary, manifest.id)
+                lost["samples"] = keep_samples(path, temporary, manifest.n)
 
         yield NewFolder(path, temporary, complete)
-    kept = list_partitions(path)
-    if kept:
+    if kept := list_partitions(path):
         report(f"the arcs are the same: partitions kept: {', '.join(kept)}")
-    gone = {"partitions deleted, of other arcs": [name for name in before if name not in kept]}
-    for what, names in (gone | lost).items():
+    for kind, names in lost.items():
         if names:
-            report(f"{what} or damaged: {', '.join(names)}")
+            of = "vertices" if kind == "samples" else "arcs"
+            report(f"{kind} deleted, of other {of} or damaged: {', '.join(names)}")
 
 
 def open_graph(path: str | os.PathLike[str], *, check: bool = True) -> StoredGraph:
@@ -217,56 +199,85 @@ def open_graph(path: str | os.PathLike[str], *, check: bool = True) -> StoredGra
     """
     path = Path(path)
     manifest = read_manifest(path)
-    n, nnz = manifest.n, manifest.nnz
-
-    def load(name: str, shape: tuple[int, ...], kind: str) -> np.ndarray:
-        return map_array(path / f"{name}.npy", shape, kind)
-
-    def load_mask(name: str) -> np.ndarray:
-        shapes = [(n,), (n, manifest.splits)] if manifest.splits > 1 else [(n,)]
-        return map_array(path / f"{name}_mask.npy", shapes[0], "b", *shapes[1:])
-
-    graph = Graph(
-        indptr=load("indptr", (n + 1,), "i"),
-        indices=load("indices", (nnz,), "i"),
-        weights=load("weights", (nnz,), "f") if manifest.weighted else None,
-        features=read_features(load, (n, manifest.features), manifest.feature_entries),
-        labels=load("labels", (n,), "i") if manifest.classes else None,
-        masks={name: load_mask(name) for name in manifest.masks},
-        ids=load("ids", (n,), "iU") if (path / "ids.npy").exists() else None,
-        class_names=manifest.class_names or None,
-        targets=load("targets", (n, manifest.targets), "f") if manifest.targets else None,
-        arc_data=read_arc_data(
-            load, nnz, manifest.arc_features, manifest.arc_classes, manifest.arc_targets,
-            manifest.arc_masks, manifest.arc_class_names, (path / "arc_ids.npy").exists(),
-        ),
-        parallel=manifest.parallel,
-        **read_types(
-            load, nnz, manifest.vertex_types, manifest.relations, manifest.type_features
-        ),
-    )  # fmt: skip
-    if graph.indptr[0] != 0 or graph.indptr[-1] != nnz:
-        raise UserError(
-            f"{path}/indptr.npy goes from {graph.indptr[0]} to {graph.indptr[-1]}, the manifest "
-            f"says 0 to {nnz}",
-            AGAIN,
-        )
-    content.check_files(path, graph, manifest.sums)
+    arrays = map_arrays(path, manifest)
+    graph = graph_of(manifest, arrays)
     if check:
         try:
-            check_arcs(graph, 0, n)
-            check_ends(graph, 0, n)
+            check_arcs(graph, 0, graph.n)
+            check_ends(graph)
             check_labels(graph, manifest.classes)
             check_targets(graph)
         except UserError as error:
             raise UserError(f"{path} is damaged: {error.message}", error.hint) from None
         if manifest.sums:
-            arrays = content.file_arrays(graph).items()
-            read = {name: array for name, array in arrays if name in content.OPENED}
+            read = {name: array for name, array in arrays.items() if name in OPENED}
             content.check_sums(path, content.sums_of(read), manifest.sums)
         if manifest.symmetric_pattern:
             content.check_symmetry(path, content.excess_of(graph, manifest.symmetric_values))
     return StoredGraph(path, manifest, graph)
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A named assignment of vertices to parts, with all that is needed to make it again.
+
+    Attributes
+    ----------
+    parts : (n,) int32
+        Part of each vertex, 0..k−1.
+    graph_id : str
+        ``Manifest.id`` of the graph it was made for.
+    direction : {"in", "out"}
+        The direction of M that its model described.
+    imbalance : float or None
+        The imbalance that was asked for, as a fraction of the average part weight.
+    metrics : mapping of direction to Metrics
+        Of this partition for M in each direction.
+    mixed : mapping of direction to Metrics
+        The same for the mixed exchange; empty in partitions stored before there was one.
+    by_relation : mapping of direction to Metrics
+        The same for the mixed exchange of means by relation, of a graph with relations.
+    nodes : mapping of direction to NodeTraffic
+        Traffic between nodes, of a partition that was mapped to them; otherwise empty.
+    history : sequence of mapping
+        The steps that were done, or tried: a row each, ``step``, ``seconds`` and figures.
+    seconds : float
+        Time the tool took.
+    deterministic : bool
+        Whether the same command gives the same parts again.
+    id : str
+        Content id of the part vector, given to it by :func:`write_partition`.
+    """
+
+    name: str
+    parts: np.ndarray
+    k: Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)]
+    graph_id: str
+    model: str
+    tool: str
+    tool_version: str
+    direction: Direction
+    seed: Whole | None = None
+    imbalance: float | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[Direction, Metrics] = field(default_factory=dict)
+    mixed: Mapping[Direction, Metrics] = field(default_factory=dict)
+    by_relation: Mapping[Direction, Metrics] = field(default_factory=dict)
+    nodes: Mapping[Direction, NodeTraffic] = field(default_factory=dict)
+    history: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+    deterministic: bool = True
+    id: str = ""
+
+    @property
+    def exchange(self) -> str:
+        """The exchange that it was refined for, or else that its model counts."""
+        kept = [row["exchange"] for row in self.history if row.get("chosen") and "exchange" in row]
+        refined = self.options.get("refine") or {}
+        said = (self.options.get("exchange"), refined.get("exchange"), *kept[-1:])
+        found = next((exchange for exchange in said if exchange in EXCHANGES), None)
+        # The objective of the medium-grain model is the volume of a mixed exchange.
+        return found or EXCHANGES[self.model == "mg"]
 
 
 @contextlib.contextmanager
@@ -319,24 +330,20 @@ def write_partition(
         raise UserError(f"{path} has pairs {partition.name!r}", "give another --name")
     parts = np.asarray(partition.parts, np.int32)
     stored = replace(partition, parts=parts, id=content.parts_id(partition.k, parts))
-    facts = {"format": PARTITION_FORMAT, "version": PARTITION_VERSION}
-    facts |= {f.name: getattr(stored, f.name) for f in fields(Partition) if f.name != "parts"}
+    facts: dict[str, Any] = PARTITION | vars(stored)
+    del facts["parts"]
     for name in EXCHANGED:
-        facts[name] = {key: each.stored() for key, each in getattr(stored, name).items()}
+        facts[name] = {key: each.stored() for key, each in facts[name].items()}
     with system_errors(f"cannot write {vector}"):
         vector.parent.mkdir(exist_ok=True)
     # Two files, one writer at a time: they belong together.
     with folder_lock(vector.parent, "writing a partition", name=".write.lock", patience=WAIT):
-        if description.exists() and not overwrite:
-            raise UserError(
-                f"{path} has a partition {partition.name!r} already",
-                "give --name or --force, or remove it first",
-            )
+        check_free(path, partition.name, overwrite)
         with contextlib.ExitStack() as both:
             # The description is renamed last, and is gone meanwhile: a partition without one is
             # not listed and not read.
             file = both.enter_context(atomic_file(description, "w"))
-            dump_json(file, facts)
+            folders.dump_json(file, facts)
             file.flush()
             with atomic_file(vector) as out:
                 np.savez_compressed(out, parts=parts)
@@ -363,12 +370,11 @@ def read_partition(path: str | os.PathLike[str], name: str, *, parts: bool = Tru
     file, description = _partition_files(path, name)
     manifest = read_manifest(path)
     if not description.exists():
-        names = list_partitions(path)
-        if not names:
-            hint = f"make one: gcn-partition add {path} --model hp -k 4"
-            raise UserError(f"{path} has no partition {name!r}, nor any other", hint)
-        raise unknown_name(f"partition of {path}", name, names)
-    partition = read_description(description)
+        if names := list_partitions(path):
+            raise unknown_name(f"partition of {path}", name, names)
+        hint = f"make one: gcn-partition add {path} --model hp -k 4"
+        raise UserError(f"{path} has no partition {name!r}, nor any other", hint)
+    partition = _read_description(description)
     if partition.graph_id != manifest.id:
         raise UserError(
             f"partition {name!r} in {path} was made for another graph "
@@ -378,20 +384,78 @@ def read_partition(path: str | os.PathLike[str], name: str, *, parts: bool = Tru
     if not parts:
         return partition
     # The vector is as long as the graph, not as long as the manifest says.
-    map_array(path / "indptr.npy", (manifest.n + 1,), "i")
+    folders.map_array(path / "indptr.npy", "i", (manifest.n + 1,))
     vector = read_npz(file, ("parts",), shapes={"parts": (manifest.n,)}).get("parts", np.empty(0))
     if vector.shape != (manifest.n,) or vector.dtype.kind != "i":
         raise UserError(f"{file} does not hold the parts of {manifest.n} vertices")
     if len(vector) and (vector.min() < 0 or vector.max() >= partition.k):
         raise UserError(f"{file} has a part number outside 0..{partition.k - 1}")
     if content.parts_id(partition.k, vector.astype(np.int32, copy=False)) != partition.id:
-        if read_description(description).id != partition.id:  # replaced while it was read
+        if _read_description(description).id != partition.id:  # replaced while it was read
             return read_partition(path, name)
-        raise UserError(
-            f"{file} does not hold the parts that {description.name} describes",
-            "make the partition again with gcn-partition add",
-        )
+        what = f"{file} does not hold the parts that {description.name} describes"
+        raise UserError(what, "make the partition again with gcn-partition add")
     return replace(partition, parts=vector)
+
+
+def _read_description(file: Path) -> Partition:
+    """A partition without its parts, from the file that describes it."""
+    facts = folders.read_json(file)
+    if {key: facts.pop(key, None) for key in PARTITION} != PARTITION:
+        raise UserError(f"{file} is not a version {PARTITION['version']} partition")
+    partition = folders.checked(file, facts | {"parts": np.empty(0, np.int32)}, Partition)
+    folders.checked(file, partition.options, _Options)
+    folders.checked(file, partition.history, list[_Step])
+    whole = {"history": _is_whole(partition.history)}
+    for name in (*EXCHANGED, "nodes"):
+        found = getattr(partition, name)
+        figures = [name not in SUMMED or (f.send_sums and f.recv_sums) for f in found.values()]
+        figures += [_are_of_parts(each, partition.k) for each in found.values()]
+        whole[name] = all(figures) and set(found) in (set(), set(DIRECTIONS))
+    if wrong := [name for name, so in whole.items() if not so]:
+        raise UserError(f"{file} is damaged: {wrong[0]} does not hold what it should")
+    return partition
+
+
+class _Step(TypedDict, total=False):
+    """A row of a history: what is shown of it."""
+
+    step: Required[str]
+    seconds: Required[float]
+    volume: float
+    max_send: float
+    max_recv: float
+    messages: float
+    imbalance: float
+    predicted: float
+    direction: str
+    note: str
+    chosen: object
+
+
+class _Options(TypedDict, total=False):
+    """What a refinement goes on with."""
+
+    balance: str
+    ranks_per_node: Positive | None
+
+
+def _is_whole(history: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether rows that were measured have all figures, and all rows a choice if one has."""
+    tried = any("chosen" in row for row in history)
+    always = {"note", "chosen"} if tried else set()
+    measured = {*STEP_FIGURES, "predicted"} if tried else {*STEP_FIGURES}
+    return all(always | (measured if "volume" in row else set()) <= row.keys() for row in history)
+
+
+def _are_of_parts(figures: Metrics | NodeTraffic, k: int) -> bool:
+    """Whether figures have a number for each part, or for each node."""
+    count, lists = k, [each for each in vars(figures).values() if isinstance(each, list)]
+    if isinstance(figures, NodeTraffic):  # the last node may hold fewer parts
+        count = -(-k // figures.ranks_per_node)
+    else:
+        lists += [[0] * figures.k, *(figures.types or {}).values()]
+    return {len(one) for one in lists} == {count}
 
 
 def list_partitions(path: str | os.PathLike[str]) -> list[str]:
@@ -423,27 +487,29 @@ def discard_partition(path: str | os.PathLike[str], name: str) -> None:
         vector.unlink(missing_ok=True)
 
 
-def _keep_partitions(old: Path, new: Path, graph: Graph, manifest: Manifest) -> None:
-    """Bring the partitions along if the arcs are the same, with their training vertices counted."""
-    try:
+def check_free(path: str | os.PathLike[str], name: str, overwrite: bool) -> None:
+    """A UserError if there is a partition of that name, unless it may be overwritten."""
+    if has_partition(path, name) and not overwrite:
+        hint = "give --name or --force, or remove it first"
+        raise UserError(f"{path} has a partition {name!r} already", hint)
+
+
+def _keep_partitions(old: Path, new: Path, graph: Graph, manifest: Manifest) -> list[str]:
+    """Bring the partitions along if the arcs are the same, with their training vertices counted.
+
+    Returns the names of those that are left behind.
+    """
+    left, same = list_partitions(old), False
+    with contextlib.suppress(UserError):  # it is damaged, and replaced for that reason
         same = read_manifest(old).id == manifest.id
-    except UserError:  # it is damaged, and replaced for that reason
-        return
-    training = training_rows(graph)
     for name in list_partitions(old) if same else []:
-        try:
+        with contextlib.suppress(UserError):
             partition = read_partition(old, name)
-        except UserError:
-            continue
-        train = None
-        if training is not None:
-            train = np.bincount(partition.parts[training], minlength=partition.k).tolist()
-        types = rows_of_types(graph, partition.parts, partition.k)
-        metrics = {
-            key: replace(found, train=train, types=types)
-            for key, found in partition.metrics.items()
-        }
-        write_partition(new, replace(partition, metrics=metrics))
+            counts = vertex_counts(graph, partition.parts, partition.k)
+            metrics = {key: replace(each, **counts) for key, each in partition.metrics.items()}
+            write_partition(new, replace(partition, metrics=metrics))
+            left.remove(name)
+    return left
 
 
 def _partition_files(path: str | os.PathLike[str], name: str) -> tuple[Path, Path]:

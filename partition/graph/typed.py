@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,37 +10,12 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError
-from partition.graph.content import TYPE_FEATURES
-from partition.graph.graph import AGAIN, Graph, chunks
+from partition.graph.graph import AGAIN, Graph, arc_pieces
 from partition.graph.hashing import key, mixed
 from partition.graph.relations import VertexTypes, relation_dtype, schema_fault
 from partition.resident import let_go
 
 COUNTED_AT_ONCE = 1 << 22
-
-
-def read_types(
-    load: Callable[[str, tuple[int, ...], str], np.ndarray],
-    nnz: int,
-    types: Mapping[str, int],
-    relations: tuple[Any, ...],
-    features: Mapping[str, int],
-) -> dict[str, Any]:
-    """The fields of a :class:`Graph` that say its types; none of a homogeneous graph.
-
-    ``load(name, shape, kind)`` maps an array; the others are as in the manifest.
-    """
-    if not types:
-        return {}
-    return {
-        "vertex_types": VertexTypes.of_counts(types),
-        "relations": relations,
-        "arc_type": load("arc_type", (nnz,), "u"),
-        "type_features": {
-            name: load(TYPE_FEATURES + name, (types[name], width), "f")
-            for name, width in features.items()
-        },
-    }
 
 
 def settled(graph: Graph) -> Graph:
@@ -52,10 +27,9 @@ def settled(graph: Graph) -> Graph:
     if types is None:
         return graph
     widths = {name: int(x.shape[1]) for name, x in graph.type_features.items()}
-    fault = schema_fault(graph.n, types.counts, graph.relations, widths)
-    if fault is not None:
+    if fault := schema_fault(graph.n, types.counts, graph.relations, widths):
         raise UserError(fault)
-    check_ends(graph, 0, graph.n)
+    check_ends(graph)
     if graph.features is not None:
         return replace(graph, type_features={})
     filled = [name for name in types.names if types.counts[name]]
@@ -138,8 +112,8 @@ def check_one_width(path: Path, graph: Graph) -> None:
     )
 
 
-def check_ends(graph: Graph, first: int, last: int) -> None:
-    """Refuse relations of the arcs of first..last−1 that they cannot have, in bounded memory.
+def check_ends(graph: Graph) -> None:
+    """Refuse relations of arcs that they cannot have, in bounded memory.
 
     A UserError if a number is that of no relation, or an end is not of the type of its relation.
     Targets have been checked: :func:`partition.graph.graph.check_arcs`.
@@ -149,29 +123,20 @@ def check_ends(graph: Graph, first: int, last: int) -> None:
         return
     if arc_type.dtype != relation_dtype(len(graph.relations)):
         raise UserError(f"arc_type.npy holds {arc_type.dtype}", AGAIN)
-    ends = [(types.range(one.source), types.range(one.target)) for one in graph.relations]
-    low = np.array([[pair[0].start, pair[1].start] for pair in ends], np.int64)
-    high = np.array([[pair[0].stop, pair[1].stop] for pair in ends], np.int64)
-    indptr = graph.indptr[first : last + 1]
-    for begin, stop in chunks(indptr):
-        start, end = int(indptr[begin]), int(indptr[stop])
-        number = np.asarray(arc_type[start:end])
+    ends = [[types.range(one.source), types.range(one.target)] for one in graph.relations]
+    low = np.array([[each.start for each in pair] for pair in ends], np.int64)
+    high = np.array([[each.stop for each in pair] for pair in ends], np.int64)
+    for first, last, *pairs in arc_pieces(graph):
+        number = np.asarray(arc_type[graph.indptr[first] : graph.indptr[last]])
         if len(number) and number.max() >= len(ends):
             raise UserError(f"arc_type.npy has a relation outside 0..{len(ends) - 1}", AGAIN)
-        source = np.repeat(
-            np.arange(first + begin, first + stop), np.diff(indptr[begin : stop + 1])
-        )
-        for side, vertices in enumerate((source, graph.indices[start:end])):
+        for side, vertices in enumerate(pairs):
             wrong = (vertices < low[number, side]) | (vertices >= high[number, side])
             if wrong.any():
                 at = int(np.argmax(wrong))
-                pair = f"{source[at]} -> {graph.indices[start + at]}"
-                relation = graph.relations[number[at]]
-                raise UserError(
-                    f"the arc {pair} is of the relation {relation}, whose "
-                    f"{('source', 'target')[side]} it does not have",
-                    AGAIN,
-                )
+                arc = " -> ".join(str(each[at]) for each in pairs)
+                of = f"{graph.relations[number[at]]}, whose {('source', 'target')[side]}"
+                raise UserError(f"the arc {arc} is of the relation {of} it does not have", AGAIN)
 
 
 def group_count(graph: Graph, direction: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -35,50 +36,36 @@ def read_parts(
         if sizes == [1, *[2] * n] and words[0] == str(n).encode():
             line_of = 1 + _order(file, words[1::2])
             words = [words[2 * line] for line in line_of]
-    try:
-        parts = np.array(list(map(int, words)), dtype=np.int64)
-    except (ValueError, OverflowError):
-        i, word = next((i, word) for i, word in enumerate(words) if not _is_part(word))
-        shown = word[:40].decode(errors="replace").strip()
-        raise UserError(
-            f"{file}, line {_line(i, line_of)}: {shown!r} is not a part number"
-        ) from None
+    parts, wrong = _numbers(words)
+    if wrong is not None:
+        shown = words[wrong][:40].decode(errors="replace").strip()
+        raise UserError(f"{file}, line {_line(wrong, line_of)}: {shown!r} is not a part number")
     from_one = first == 0 and len(parts) > 0 and parts.min() == 1
     last = first + (k or np.iinfo(np.int32).max)
     outside = np.flatnonzero((parts < first) | (parts >= last))
     if len(outside):
         i = int(outside[0])
         limit = f"{first}..{last - 1}" if k else f"{first}, {first + 1}, {first + 2}, …"
-        raise UserError(
-            f"{file}, line {_line(i, line_of)}: part {parts[i]} is not one of {limit}",
-            FROM_ONE if from_one and parts.max() == k else None,
-        )
+        wrong_part = f"{file}, line {_line(i, line_of)}: part {parts[i]} is not one of {limit}"
+        raise UserError(wrong_part, FROM_ONE if from_one and parts.max() == k else None)
     if len(parts) != n:
-        raise UserError(
-            f"{file} has {len(parts)} part numbers, the graph has {n} vertices",
-            "one number for each vertex, in their order",
-        )
+        count = f"{file} has {len(parts)} part numbers, the graph has {n} vertices"
+        raise UserError(count, "one number for each vertex, in their order")
     used = np.unique(parts)
     empty = np.flatnonzero(used != first + np.arange(len(used)))
     if k is None and len(empty):
         part, parted = first + empty[0], used[-1] - first + 1
         hint = f"-k {parted} if part {part} is meant to be empty"
-        raise UserError(
-            f"{file} has parts {used[0]} to {used[-1]} and no vertex in part {part}",
-            f"{FROM_ONE}; {hint}" if from_one else hint,
-        )
+        gap = f"{file} has parts {used[0]} to {used[-1]} and no vertex in part {part}"
+        raise UserError(gap, f"{FROM_ONE}; {hint}" if from_one else hint)
     return (parts - first).astype(np.int32)
 
 
 def _order(file: str | os.PathLike[str], vertices: list[bytes]) -> np.ndarray:
     """Where the parts of vertices 0, 1, … are in a mapping, whose vertices are counted from any."""
-    try:
-        numbers = np.array(list(map(int, vertices)), dtype=np.int64)
-    except (ValueError, OverflowError):
-        numbers = np.zeros(len(vertices), np.int64)
+    numbers, wrong = _numbers(vertices)
     order = np.argsort(numbers, kind="stable")
-    wrong = np.flatnonzero(np.diff(numbers[order]) != 1)
-    if len(wrong):
+    if wrong is not None or (np.diff(numbers[order]) != 1).any():
         raise UserError(f"{file} is not a mapping of Scotch: its vertices are not each there once")
     return order
 
@@ -87,8 +74,13 @@ def _line(i: int, line_of: np.ndarray | None) -> int:
     return (i if line_of is None else int(line_of[i])) + 1
 
 
-def _is_part(line: bytes) -> bool:
-    try:
-        return -(2**63) <= int(line) < 2**63
-    except ValueError:
-        return False
+def _numbers(words: list[bytes]) -> tuple[np.ndarray, int | None]:
+    """Words as (m,) int64; or the place of one that is no such number."""
+    with contextlib.suppress(ValueError, OverflowError):
+        return np.array(list(map(int, words)), np.int64), None
+    for i, word in enumerate(words):
+        try:
+            np.int64(int(word))
+        except (ValueError, OverflowError):
+            break
+    return np.zeros(len(words), np.int64), i

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from partition.errors import UserError, require
-from partition.graph.graph import Graph, index_dtype
+from partition.graph.graph import MASKS, Graph, index_dtype
 from partition.graph.relations import STORED_NAME, Relation
 from partition.importing.assemble import build_graph
 from partition.importing.readers.classes import MAX_CLASSES
@@ -63,19 +63,14 @@ def sbm(
     """
     sizes = _community_sizes(n, classes)
     require(0 <= degree < np.inf, f"degree {degree} is not a mean degree")
-    require(0 <= intra <= 1, f"intra {intra} is outside 0..1")
     require(features >= 1, f"features {features}: there must be at least one column")
-    require(0 <= noise < np.inf, f"noise {noise} is not a standard deviation")
-    require(
-        train >= 0 and val >= 0 and train + val <= 1, "train and val are shares of at most 1 in all"
-    )
+    _check_shares(intra, noise, train, val)
     nedges = round(n * degree / 2)
     check_memory(8 * n * features + 64 * nedges, f"a graph of {n} vertices, {nedges} edges")
 
     rng = generator(seed, VERTICES_STREAM)
     labels = rng.permutation(np.repeat(np.arange(len(sizes), dtype=np.int32), sizes))
-    centroid = rng.standard_normal((len(sizes), features))
-    centroid /= np.linalg.norm(centroid, axis=1, keepdims=True)
+    centroid = _centroids(rng, len(sizes), features)
     rows = rng.standard_normal((n, features), dtype=np.float32)
     rows *= np.float32(noise)
     rows += centroid.astype(np.float32)[labels]
@@ -92,26 +87,31 @@ def sbm(
     position = np.floor(rng.random(nedges) * choices).astype(np.int64)
     position += np.where(inside, begin, np.where(position >= begin, size, 0))
 
-    split = rng.permutation(n)
-    ntrain, nval = round(n * train), round(n * val)
-    masks = {name: np.zeros(n, bool) for name in ("train", "val", "test")}
-    masks["train"][split[:ntrain]] = True
-    masks["val"][split[ntrain : ntrain + nval]] = True
-    masks["test"][split[ntrain + nval :]] = True
-    graph, _ = build_graph(
-        Source(
-            n=n,
-            source=source,
-            target=member[position],
-            features=rows,
-            labels=labels,
-            masks=masks,
-            symmetric=True,
-            format="sbm",
-        ),
-        self_loops="drop",
-    )
-    return graph
+    source = Source(
+        n, source, member[position], features=rows, labels=labels, symmetric=True, format="sbm",
+        masks=_masks(rng, n, train, val),
+    )  # fmt: skip
+    return build_graph(source, self_loops="drop")[0]
+
+
+def _check_shares(intra: float, noise: float, train: float, val: float) -> None:
+    require(0 <= intra <= 1, f"intra {intra} is outside 0..1")
+    require(0 <= noise < np.inf, f"noise {noise} is not a standard deviation")
+    fits = min(train, val) >= 0 and train + val <= 1
+    require(fits, "train and val are shares of at most 1 in all")
+
+
+def _centroids(rng: np.random.Generator, classes: int, width: int) -> np.ndarray:
+    """A random point at distance 1 from the origin for each class: (classes, width) float64."""
+    points = rng.standard_normal((classes, width))
+    return points / np.linalg.norm(points, axis=1, keepdims=True)
+
+
+def _masks(rng: np.random.Generator, n: int, train: float, val: float) -> dict[str, np.ndarray]:
+    """Masks of these shares of n vertices; the others are in the test mask."""
+    order, ntrain, nval = rng.permutation(n), round(n * train), round(n * val)
+    pieces = np.split(order, [ntrain, ntrain + nval])
+    return {mask: np.isin(np.arange(n), some) for mask, some in zip(MASKS, pieces, strict=True)}
 
 
 def rmat(
@@ -166,11 +166,8 @@ def rmat(
         number = generator(seed, VERTICES_STREAM).permutation(n).astype(source.dtype)
         for ends in (source, target):
             np.take(number, ends, out=ends, mode="clip")  # clip: without a copy of `out`
-    graph, _ = build_graph(
-        Source(n=n, source=source, target=target, format="rmat"),
-        undirected=undirected,
-        self_loops="drop",
-    )
+    made = Source(n, source, target, format="rmat")
+    graph, _ = build_graph(made, undirected=undirected, self_loops="drop")
     return attach_random(graph, features, classes, seed)
 
 
@@ -251,22 +248,15 @@ def hetero(
     sizes = {name: n for name, (n, _) in types.items()}
     require(bool(types) and min(sizes.values()) >= 1, "there are types, with a vertex or more each")
     require(1 <= classes <= min(*sizes.values(), MAX_CLASSES), f"{classes} classes are too many")
-    require(0 <= intra <= 1, f"intra {intra} is outside 0..1")
-    require(0 <= noise < np.inf, f"noise {noise} is not a standard deviation")
-    require(
-        train >= 0 and val >= 0 and train + val <= 1, "train and val are shares of at most 1 in all"
-    )
-    check_memory(
-        sum(4 * n * width for n, width in types.values()) + 64 * sum(relations.values()),
-        "a heterogeneous graph",
-    )
+    _check_shares(intra, noise, train, val)
+    of_features = sum(4 * n * width for n, width in types.values())
+    check_memory(of_features + 64 * sum(relations.values()), "a heterogeneous graph")
     rng = generator(seed, VERTICES_STREAM)
     community = {name: rng.permutation(np.arange(n) % classes) for name, n in sizes.items()}
     features = {}
     for name, (n, width) in types.items():
         if width:
-            centroid = rng.standard_normal((classes, width))
-            centroid /= np.linalg.norm(centroid, axis=1, keepdims=True)
+            centroid = _centroids(rng, classes, width)
             rows = noise * rng.standard_normal((n, width)) + centroid[community[name]]
             features[name] = rows.astype(np.float32)
     rng = generator(seed, ARCS_STREAM)
@@ -286,16 +276,10 @@ def hetero(
         target = np.where(follows, members[place.astype(np.int64)], anywhere)
         arcs.append(RelationArcs(relation, source, target))
     first = next(iter(types))
-    order = rng.permutation(sizes[first])
-    ntrain, nval = round(sizes[first] * train), round(sizes[first] * val)
-    pieces = np.split(order, [ntrain, ntrain + nval])
-    masks = {
-        mask: {first: np.isin(np.arange(len(order)), some)}
-        for mask, some in zip(("train", "val", "test"), pieces, strict=True)
-    }
+    masks = _masks(rng, sizes[first], train, val)
     made = TypedSource(
-        sizes, arcs, features=features, labels={first: community[first]}, masks=masks,
-        format="hetero",
+        sizes, arcs, features=features, labels={first: community[first]}, format="hetero",
+        masks={mask: {first: some} for mask, some in masks.items()},
     )  # fmt: skip
     return build_typed(checked(made, "the graph"), reverse=reverse, self_loops="drop")[0]
 
@@ -303,31 +287,31 @@ def hetero(
 def parse_types(text: str, width: int) -> dict[str, tuple[int, int]]:
     """Types from "paper:4000,author:6000:8": vertices, and columns where not ``width``."""
     found: dict[str, tuple[int, int]] = {}
-    for name, *numbers in _words(text, "types", "paper:4000,author:6000", (1, 2)):
+    for name, n, columns in _words(text, "types", "paper:4000,author:6000", width):
         if not STORED_NAME.fullmatch(name) or name in found:
             raise UserError(f"--types {text}: {name!r} is no name of one type")
-        found[name] = int(numbers[0]), int(numbers[1]) if len(numbers) > 1 else width
+        found[name] = n, columns
     return found
 
 
 def parse_relations(text: str) -> dict[Relation, int]:
     """Relations from "author-writes-paper:20000": the number of arcs of each."""
     found: dict[Relation, int] = {}
-    for name, count in _words(text, "relations", RELATIONS, (1,)):
+    for name, count, _ in _words(text, "relations", RELATIONS):
         words = name.split("-")
         if len(words) != 3 or not all(words) or (relation := Relation(*words)) in found:
             raise UserError(f"--relations {text}: {name!r} is no relation of its own", RELATIONS)
-        found[relation] = int(count)
+        found[relation] = count
     return found
 
 
-def _words(text: str, option: str, example: str, counts: Sequence[int]) -> list[tuple[str, ...]]:
-    """The name and the numbers of each word between commas."""
-    found: list[tuple[str, ...]] = []
+def _words(
+    text: str, option: str, example: str, usual: int | None = None
+) -> Iterator[tuple[str, int, int]]:
+    """The name and the number of each word between commas, and one more or the ``usual`` one."""
+    more = "" if usual is None else "(?::([0-9]{1,12}))?"
     for word in text.split(","):
-        name, *numbers = word.strip().split(":")
-        fits = len(numbers) in counts and all(re.fullmatch(r"[0-9]{1,12}", n) for n in numbers)
-        if not name or not fits:
+        fits = re.fullmatch(r"([^:]+):([0-9]{1,12})" + (more or "()"), word.strip())
+        if not fits:
             raise UserError(f"--{option} {text}: {word!r}", f"--{option} {example}")
-        found.append((name, *numbers))
-    return found
+        yield fits[1], int(fits[2]), int(fits[3] or usual or 0)

@@ -11,44 +11,34 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from partition.backends import TOOLS, Tool
 from partition.backends.catalogue import MODELS, all_options, settled
 from partition.errors import UserError
+from partition.graph import metrics as measuring
 from partition.graph import store
-from partition.graph.graph import Graph
-from partition.graph.metrics import Metrics
-from partition.graph.store import Partition, member, members
+from partition.graph.graph import DIRECTIONS, Graph
+from partition.graph.metrics import Metrics, NodeTraffic
+from partition.graph.store import Manifest, Partition, StoredGraph
 from partition.importing.partfile import read_parts
-from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE
-from partition.pipeline.balance import constraint_weights, part_loads, single_constraints
-from partition.pipeline.measuring import figures_of, measured, measuring_share
+from partition.pipeline import balance, solving
 from partition.pipeline.memory import within
-from partition.pipeline.recipe import (
-    USUAL_IMBALANCE,
-    Recipe,
-    check_parts_wanted,
-    name_of_numbers,
-    recipe_of,
-)
-from partition.pipeline.solving import (
-    BEFORE_REFINING,
-    check_balance,
-    choose_tool,
-    deadline_with_refinement,
-    joined,
-    make_parts,
-    mapped,
-    refined,
-)
+from partition.pipeline.solving import check_balance, choose_tool, deadline_with_refinement
 from partition.refinement.objective import Objective
 from partition.registry import Settings
 from partition.resident import taken
+from partition.signals import at_once
 
+MEASURES = {"rows": measuring.measure, "mixed": measuring.measure_mixed}  # of an exchange
+# The time that measuring takes, of rows and mixed, in both directions; and the most of a time
+# limit that is kept for it.
+SECONDS_PER_ARC, MOST_SHARE = 0.8e-6, 0.3
 # Endings of default names of refined partitions, and of those refined for a mixed exchange.
 REFINED, MIXED = "+refined", "+mixed"
 # Facts that are recorded of the partition that another one was refined from, and those of its
@@ -128,7 +118,7 @@ def add_partition(
     deadline = deadline_with_refinement(time_limit, [] if refine is None else [refine.exchange])
     # Everything the user may have got wrong, before minutes of work.
     stored = store.open_graph(path)
-    graph, recipe = stored.merged, recipe_of(stored, options)
+    graph, recipe = stored.merged, balance.recipe_of(stored, options)
     chosen, backend = choose_tool(model, tool)
     settings = all_options(graph, model, chosen, backend, options)
     check_balance(recipe, chosen, backend)
@@ -141,65 +131,53 @@ def add_partition(
     balanced = backend.balanced or refine is not None
     seeded = backend.seeded or refine is not None
     if name is None:
-        heeded = replace(
-            recipe,
-            imbalance=recipe.imbalance if balanced else USUAL_IMBALANCE,
-            seed=recipe.seed if seeded else 0,
+        imbalance, seed = (
+            recipe.imbalance if balanced else balance.USUAL_IMBALANCE,
+            recipe.seed * seeded,
         )
-        name = default_name(model, k, backend, settings) + heeded.ending
+        name = default_name(model, k, backend, settings)
+        name += replace(recipe, imbalance=imbalance, seed=seed).ending
         name += "" if refine is None else REFINED
     with new_partition(stored.path, (name,), "gcn-partition add", overwrite):
         start = time.perf_counter()
         deadline = deadline.part(1 - measuring_share(stored.manifest, time_limit))
         settings = settled(graph, model, k, recipe.seed, recipe.direction, settings)
-        parts = make_parts(
+        parts = solving.make_parts(
             graph, model, k, recipe, tool=chosen, working=working,
             reassign=refine is None or refine.exchange == "rows",
-            deadline=deadline if refine is None else deadline.part(BEFORE_REFINING),
+            deadline=deadline if refine is None else deadline.part(solving.BEFORE_REFINING),
             options=settings,
         )  # fmt: skip
-        history = []
+        made, history = time.perf_counter(), []
         if refine is not None:
-            made = time.perf_counter()
-            before = measured(refine)(graph, parts, k, recipe.direction)
+            before = MEASURES[refine.exchange](graph, parts, k, recipe.direction)
             history.append(step(chosen, made - start, before))
             working("refining")
-            parts = refined(graph, parts, k, refine, recipe, deadline=deadline)
+            parts = solving.refined(graph, parts, k, refine, recipe, deadline=deadline)
             refining = time.perf_counter() - made
-        parts = mapped(graph, parts, k, recipe)
+        parts = solving.mapped(graph, parts, k, recipe)
         seconds = time.perf_counter() - start
 
         found = figures_of(stored, parts, k, recipe.ranks_per_node, working)
         aim = MODELS[model].exchange if refine is None else refine.exchange
         reached = found.of(aim, recipe.direction)
+        record = settings | recipe.record()
         if refine is not None:  # mapping only renumbers the parts
             history.append(step("refine", refining, reached))
-        record = settings | recipe.record()
-        record |= {} if refine is None else {"refine": asdict(refine)}
+            record |= {"refine": asdict(refine)}
         record |= {} if time_limit is None else {"time_limit": time_limit}
-        partition = Partition(
-            name=name,
-            parts=parts,
-            k=k,
-            graph_id=stored.manifest.id,
-            model=model,
-            tool=chosen,
-            tool_version=tool_version(backend),
-            direction=recipe.direction,
-            seed=recipe.seed if seeded or MODELS[model].random else None,
-            imbalance=recipe.imbalance if balanced else None,
-            options=record,
-            history=history,
-            seconds=seconds,
-            deterministic=backend.deterministic(settings) and not deadline.decided,
-            **vars(found),
-        )
         if balanced:
             warn_of_imbalance(graph, reached, recipe)
         if memory is not None:
             own, other = taken()
             report(f"memory: taken {own / 1e9:.2f} GB, by the tool {other / 1e9:.2f} GB")
-        return store.write_partition(stored.path, partition, overwrite=overwrite)
+        return put_partition(
+            stored, found, overwrite, name=name, parts=parts, k=k, model=model, tool=chosen,
+            direction=recipe.direction, options=record, history=history, seconds=seconds,
+            seed=recipe.seed if seeded or MODELS[model].random else None,
+            imbalance=recipe.imbalance if balanced else None,
+            deterministic=backend.deterministic(settings) and not deadline.decided,
+        )  # fmt: skip
 
 
 def refine_partition(
@@ -256,15 +234,15 @@ def refine_partition(
     """
     objective = objective or Objective()
     deadline = deadline_with_refinement(time_limit, [objective.exchange])
-    start = member(path, start, objective.exchange)
+    start = store.member(path, start, objective.exchange)
     stored, before = store.open_graph(path), store.read_partition(path, start)
     graph, k = stored.merged, before.k if k is None else k
-    usual = USUAL_IMBALANCE if before.imbalance is None else before.imbalance
-    recipe = Recipe(
+    usual = balance.USUAL_IMBALANCE if before.imbalance is None else before.imbalance
+    recipe = balance.Recipe(
         usual if imbalance is None else imbalance,
         seed,
         stored.direction(direction or before.direction),
-        before.options.get("balance", DEFAULT_BALANCE),
+        before.options.get("balance", balance.DEFAULT_BALANCE),
         before.options.get("ranks_per_node"),
     )
     recipe.check(stored, k)
@@ -276,47 +254,37 @@ def refine_partition(
     if not 0 < effort < math.inf:
         raise UserError(f"effort = {effort}: it multiplies the work, 1 is the default")
     if name is None:
-        differs = USUAL_IMBALANCE if recipe.imbalance == usual else recipe.imbalance
+        differs = balance.USUAL_IMBALANCE if recipe.imbalance == usual else recipe.imbalance
         ending = MIXED if objective.exchange == "mixed" else REFINED
         ending = ending if k == before.k else f"-in-{k}{ending}"
-        name = start + ending + name_of_numbers(differs, seed)
+        name = start + ending + balance.name_of_numbers(differs, seed)
     with new_partition(stored.path, (name,), "gcn-partition refine", overwrite):
         begun = time.perf_counter()
         deadline = deadline.part(1 - measuring_share(stored.manifest, time_limit))
-        first = joined(graph, before.parts, before.k, k, recipe)
-        parts = refined(graph, first, k, objective, recipe, effort=effort, deadline=deadline)
-        parts = mapped(graph, parts, k, recipe)
+        first = solving.joined(graph, before.parts, before.k, k, recipe)
+        parts = solving.refined(
+            graph, first, k, objective, recipe, effort=effort, deadline=deadline
+        )
+        parts = solving.mapped(graph, parts, k, recipe)
         seconds = time.perf_counter() - begun
 
         found = figures_of(stored, parts, k, recipe.ranks_per_node)
         reached = found.of(objective.exchange, recipe.direction)
-        was = measured(objective)(graph, first, k, recipe.direction)
-        partition = Partition(
-            name=name,
-            parts=parts,
-            k=k,
-            graph_id=stored.manifest.id,
-            model=before.model,
-            tool="refine",
-            tool_version=version("gcnmpi"),
-            direction=recipe.direction,
-            seed=seed,
-            imbalance=recipe.imbalance,
-            options={
-                "start": {key: getattr(before, key) for key in STARTED_FROM},
-                "refine": asdict(objective) | {"effort": effort, "time_limit": time_limit},
-            }
-            | {key: before.options[key] for key in KEPT if key in before.options},
-            history=[
-                step(start if k == before.k else f"{start} joined", before.seconds, was),
-                step("refine", seconds, reached),
-            ],
-            seconds=seconds,
-            deterministic=before.deterministic and not deadline.decided,
-            **vars(found),
-        )
+        was = MEASURES[objective.exchange](graph, first, k, recipe.direction)
+        kept = {key: before.options[key] for key in KEPT if key in before.options}
+        record = {
+            "start": {key: getattr(before, key) for key in STARTED_FROM},
+            "refine": asdict(objective) | {"effort": effort, "time_limit": time_limit},
+        }
+        told = start if k == before.k else f"{start} joined"
         warn_of_imbalance(graph, reached, recipe)
-        return store.write_partition(stored.path, partition, overwrite=overwrite)
+        return put_partition(
+            stored, found, overwrite, name=name, parts=parts, k=k, model=before.model,
+            tool="refine", direction=recipe.direction, seed=seed, imbalance=recipe.imbalance,
+            options=record | kept, seconds=seconds,
+            history=[step(told, before.seconds, was), step("refine", seconds, reached)],
+            deterministic=before.deterministic and not deadline.decided,
+        )  # fmt: skip
 
 
 def import_parts(
@@ -340,27 +308,99 @@ def import_parts(
         parts = read_parts(file, stored.manifest.n, k, first)
         if k is None:
             k = int(parts.max(initial=0)) + 1
-        check_parts_wanted(k, stored.manifest)
-        partition = Partition(
-            name=name,
-            parts=parts,
-            k=k,
-            graph_id=stored.manifest.id,
-            model="imported",
-            tool="import-parts",
-            tool_version=version("gcnmpi"),
-            direction=direction,
+        balance.check_parts_wanted(k, stored.manifest)
+        return put_partition(
+            stored, figures_of(stored, parts, k), overwrite, name=name, parts=parts, k=k,
+            model="imported", tool="import-parts", direction=direction,
             options={"file": Path(file).name},
-            **vars(figures_of(stored, parts, k)),
-        )
-        return store.write_partition(stored.path, partition, overwrite=overwrite)
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Figures of a stored partition: metrics of both exchanges and traffic of nodes, by direction.
+
+    ``nodes`` is empty where parts are not mapped to nodes, ``by_relation`` where there are no
+    relations.
+    """
+
+    metrics: dict[str, Metrics]
+    mixed: dict[str, Metrics]
+    by_relation: dict[str, Metrics]
+    nodes: dict[str, NodeTraffic]
+
+    def of(self, exchange: str, direction: str) -> Metrics:
+        """The metrics of an exchange."""
+        return (self.mixed if exchange == "mixed" else self.metrics)[direction]
+
+
+def figures_of(
+    stored: StoredGraph, parts: np.ndarray, k: int, ranks_per_node: int | None = None,
+    working: Callable[[str], None] = lambda stage: None,
+) -> Figures:  # fmt: skip
+    """Measure a partition that is to be stored."""
+    working("measuring rows")
+    metrics = measure_field("metrics", stored, parts, k)
+    working("measuring the mixed exchange")
+    mixed, by_relation = (measure_field(of, stored, parts, k) for of in ("mixed", "by_relation"))
+    nodes = measure_field("nodes", stored, parts, k, ranks_per_node)
+    return Figures(metrics, mixed, by_relation, nodes)
+
+
+@at_once()
+def measure_field(
+    of: str, stored: StoredGraph, parts: np.ndarray, k: int, ranks_per_node: int | None = None
+) -> dict[str, Any]:
+    """Figures of a partition by direction: a field of :class:`Figures`.
+
+    There is one measurement where the pattern is symmetric.
+    """
+    graph, found = stored.merged, dict[str, Any]()
+    ways = DIRECTIONS[:1] if stored.manifest.symmetric_pattern else DIRECTIONS
+    if of == "by_relation":
+        if stored.manifest.relations:
+            found = dict(measuring.measure_mixed_both(stored.graph, parts, k, by_relation=True))
+        return found
+    if of == "nodes":
+        if ranks_per_node is not None:
+            sent = {way: measuring.exchange_matrix(graph, parts, k, way) for way in ways}
+            found = {
+                way: measuring.node_traffic(rows, ranks_per_node) for way, rows in sent.items()
+            }
+        return {way: found.get(way, found["in"]) for way in DIRECTIONS if found}
+    if of == "metrics":
+        found = {way: measuring.measure(graph, parts, k, way) for way in ways}
+    else:
+        found = dict(measuring.measure_mixed_both(graph, parts, k, ways))
+    return {way: replace(found.get(way, found["in"]), direction=way) for way in DIRECTIONS}
+
+
+def measuring_share(manifest: Manifest, time_limit: float | None) -> float:
+    """The share of a time limit that is kept for measuring what was made."""
+    if time_limit is None:
+        return 0.0
+    return min(MOST_SHARE, SECONDS_PER_ARC * manifest.nnz / time_limit)
+
+
+def put_partition(
+    stored: StoredGraph, found: Figures, overwrite: bool, *, tool: str, **facts: Any
+) -> Partition:
+    """Store a partition with its figures; ``facts`` are other fields of :class:`Partition`."""
+    behind = TOOLS.get(tool).distribution if tool in TOOLS else None
+    try:
+        tool_version = version(behind or "gcnmpi")
+    except PackageNotFoundError:
+        tool_version = "unknown"
+    facts |= {"graph_id": stored.manifest.id, "tool": tool, "tool_version": tool_version}
+    made = Partition(**facts, **vars(found))
+    return store.write_partition(stored.path, made, overwrite=overwrite)
 
 
 def existing_partitions(path: Path, name: str | None, k: int, overwrite: bool) -> list[Partition]:
     """The partition of that name and of this graph, or those of a pair, which have k parts."""
     if name is None or overwrite:
         raise UserError("--if-missing needs --name, and excludes --force")
-    names = [each for each in members(path, name) if store.has_partition(path, each)]
+    names = [each for each in store.members(path, name) if store.has_partition(path, each)]
     found = [store.read_partition(path, each) for each in names]
     for partition in found:
         if partition.k != k:
@@ -393,18 +433,14 @@ def new_partition(
     with contextlib.ExitStack() as stack:
         for name in names:
             stack.enter_context(store.partition_lock(path, name, purpose))
-            if store.has_partition(path, name) and not overwrite:
-                raise UserError(
-                    f"{path} has a partition {name!r} already",
-                    "give --name or --force, or remove it first",
-                )
+            store.check_free(path, name, overwrite)
         yield
 
 
-def warn_of_imbalance(graph: Graph, metrics: Metrics, recipe: Recipe) -> None:
+def warn_of_imbalance(graph: Graph, metrics: Metrics, recipe: balance.Recipe) -> None:
     """Warn where the balance asked for was not reached, by name of constraint."""
-    for name in single_constraints(graph, recipe.constraints):
-        (weights,) = constraint_weights(graph, metrics.direction, (name,))
+    for name in balance.single_constraints(graph, recipe.constraints):
+        (weights,) = balance.constraint_weights(graph, metrics.direction, (name,))
         heaviest = int(weights.argmax())
         message = imbalance_fault(metrics, name, recipe.imbalance, heaviest, int(weights[heaviest]))
         if message is not None:
@@ -418,13 +454,13 @@ def imbalance_fault(
 
     ``heaviest`` is the vertex of most weight.
     """
-    loads = part_loads(metrics, name) or [0]
+    loads = balance.part_loads(metrics, name) or [0]
     average = sum(loads) / metrics.k
     reached = max(loads) / average - 1 if average else 0.0
     # Units cannot be cut: one more than the average is no imbalance.
     if reached <= asked + 5e-4 or max(loads) <= math.ceil(average):
         return None
-    what = "" if name == DEFAULT_BALANCE else f" of {name}"
+    what = "" if name == balance.DEFAULT_BALANCE else f" of {name}"
     message = f"imbalance {reached:.4f}{what} was reached, not {asked:g}"
     if name == "nnz" and weight > (1 + asked) * average:
         message += (
@@ -432,11 +468,3 @@ def imbalance_fault(
             f"{weight / average:.2f} average parts"
         )
     return message
-
-
-def tool_version(tool: Tool) -> str:
-    """The version of the library behind a tool, or of this distribution."""
-    try:
-        return version(tool.distribution or "gcnmpi")
-    except PackageNotFoundError:
-        return "unknown"

@@ -3,38 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from partition.errors import UserError
-from partition.graph import store
-from partition.graph.content import (
-    FILES,
-    TYPE_FEATURES,
-    check_sums,
-    content_id,
-    data_id,
-    file_arrays,
-    sums_of,
-)
+from partition.graph import content, store
 from partition.graph.graph import check_arc_data, check_arcs, check_labels, check_targets, symmetry
 from partition.graph.links import check_pairs, identified, list_pairs, read_pairs
-from partition.graph.manifest import EXCHANGED
 from partition.graph.metrics import Metrics, NodeTraffic
 from partition.graph.samples import list_samples, read_samples
 from partition.graph.sparse_rows import SparseRows, check_rows
 from partition.graph.store import StoredGraph
 from partition.graph.typed import check_ends
-from partition.pipeline.measuring import measure_both, measure_nodes, measure_relations
+from partition.pipeline.adding import measure_field
 
 AT_ONCE = 1 << 22  # numbers that are looked at at once
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """A thing that was looked at, and the fault that was found; None where there is none."""
 
     what: str
@@ -46,33 +35,27 @@ def check_folder(path: Path) -> Iterator[Finding]:
     stored = store.open_graph(path, check=False)
     yield Finding("manifest, shapes and types of the arrays", None)
     for what, check in _CHECKS.items():
-        yield Finding(what, _said(lambda check=check: check(stored)))  # type: ignore[misc]
+        yield _finding(what, check, stored)
     for name in store.list_partitions(path):
-        wrong = _said(lambda name=name: _partition(stored, name))  # type: ignore[misc]
-        yield Finding(f"partition {name}: parts, ids, metrics", wrong)
+        yield _finding(f"partition {name}: parts, ids, metrics", _partition, stored, name)
     for name in list_pairs(path):
-        wrong = _said(lambda name=name: _pairs(stored, name))  # type: ignore[misc]
-        yield Finding(f"pairs {name}: vertices, checksums, ids, none held out trains", wrong)
+        what = f"pairs {name}: vertices, checksums, ids, none held out trains"
+        yield _finding(what, _pairs, stored, name)
     for name in list_samples(path):
-        wrong = _said(lambda name=name: _samples(stored, name))  # type: ignore[misc]
-        yield Finding(f"samples {name}: numbers, moments, ids, ranges", wrong)
+        yield _finding(f"samples {name}: numbers, moments, ids, ranges", _samples, stored, name)
 
 
-def _samples(stored: StoredGraph, name: str) -> None:
-    read_samples(stored.path, name, check=True)
-
-
-def _said(check: Callable[[], str | None]) -> str | None:
+def _finding(what: str, check: Callable[..., str | None], *arguments: object) -> Finding:
     try:
-        return check()
+        return Finding(what, check(*arguments))
     except UserError as error:
-        return error.message
+        return Finding(what, error.message)
 
 
 def _files(stored: StoredGraph) -> str | None:
-    there = {file.stem for file in stored.path.glob("*.npy")} & set(FILES)
-    there |= {TYPE_FEATURES + file.stem for file in stored.path.glob(f"{TYPE_FEATURES}*.npy")}
-    more = sorted(there - file_arrays(stored.graph).keys())
+    files = [*stored.path.glob("*.npy"), *stored.path.glob("features/*.npy")]
+    found = {str(file.relative_to(stored.path).with_suffix("")) for file in files}
+    more = sorted(found - content.file_arrays(stored.graph).keys())
     return f"{more[0]}.npy is there, but the manifest knows of none" if more else None
 
 
@@ -89,38 +72,31 @@ def _flags(stored: StoredGraph) -> str | None:
     return None
 
 
-def _sparse(stored: StoredGraph) -> str | None:
-    features = stored.graph.features
-    return check_rows(features, 0, len(features)) if isinstance(features, SparseRows) else None
-
-
 def _features(stored: StoredGraph) -> str | None:
-    if wrong := _sparse(stored):
-        return wrong
-    features = stored.graph.features
+    features, wrong = stored.graph.features, None
     if isinstance(features, SparseRows):
-        features = features.data.reshape(-1, 1)
-    for rows in (features, *stored.graph.type_features.values()):
-        step = 1 if rows is None else max(1, AT_ONCE // max(1, rows.shape[1]))
-        for start in range(0, 0 if rows is None else len(rows), step):
-            if not np.isfinite(rows[start : start + step]).all():  # type: ignore[index]
-                return "the features are not all finite"
-    return None
+        wrong = check_rows(features, 0, len(features))
+        features = features.data[:, np.newaxis]
+    every = [*stored.graph.type_features.values(), *([] if features is None else [features])]
+    for rows in every:
+        step = max(1, AT_ONCE // max(1, rows.shape[1]))
+        for start in range(0, len(rows), step):
+            if not np.isfinite(rows[start : start + step]).all():
+                wrong = wrong or "the features are not all finite"
+    return wrong
 
 
 def _relations(stored: StoredGraph) -> None:
     _arcs(stored)
-    check_ends(stored.graph, 0, stored.graph.n)
+    check_ends(stored.graph)
 
 
 def _labels(stored: StoredGraph) -> str | None:
     graph, classes = stored.graph, stored.manifest.classes
     check_labels(graph, classes)
     check_targets(graph)
-    if graph.labels is not None and not stored.manifest.class_names and graph.n:
-        most = int(graph.labels.max()) + 1
-        if most != classes:
-            return f"the manifest says {classes} classes, the largest label is {most - 1}"
+    if graph.labels is not None and not graph.class_names and graph.n and graph.classes != classes:
+        return f"the manifest says {classes} classes, the largest label is {graph.classes - 1}"
     return None
 
 
@@ -134,12 +110,11 @@ def _masks(stored: StoredGraph) -> str | None:
 
 
 def _arc_data(stored: StoredGraph) -> str | None:
-    data, manifest = stored.graph.arc_data, stored.manifest
-    check_arc_data(data, 0, stored.graph.nnz, manifest.arc_classes)
-    numbered = not data.class_names and not data.targets
-    if numbered and data.classes != manifest.arc_classes:
-        return f"the manifest says {manifest.arc_classes} classes, there are {data.classes}"
-    return None
+    data, classes = stored.graph.arc_data, stored.manifest.arc_classes
+    check_arc_data(stored.graph, classes)
+    if data.class_names or data.targets or data.classes == classes:
+        return None
+    return f"the manifest says {classes} classes, there are {data.classes}"
 
 
 def _ids(stored: StoredGraph) -> str | None:
@@ -151,16 +126,17 @@ def _ids(stored: StoredGraph) -> str | None:
 
 def _sums(stored: StoredGraph) -> None:
     if stored.manifest.sums:
-        check_sums(stored.path, sums_of(file_arrays(stored.graph)), stored.manifest.sums)
+        sums = content.sums_of(content.file_arrays(stored.graph))
+        content.check_sums(stored.path, sums, stored.manifest.sums)
 
 
 def _content(stored: StoredGraph) -> str | None:
-    manifest = stored.manifest
-    if content_id(stored.graph) != manifest.id:
+    graph, manifest = stored.graph, stored.manifest
+    if content.content_id(graph) != manifest.id:
         return "indptr, indices or weights are not those that the manifest has the id of"
-    if wrong := _sparse(stored):  # rows are made of them below
-        return wrong
-    if manifest.data_id and data_id(stored.graph) != manifest.data_id:
+    if isinstance(graph.features, SparseRows) and check_rows(graph.features, 0, graph.n):
+        return None  # which is a finding of its own; rows are made of them below
+    if manifest.data_id and content.data_id(graph) != manifest.data_id:
         return "the data of vertices or arcs, ids or names of classes are not those of data_id"
     return None
 
@@ -168,18 +144,12 @@ def _content(stored: StoredGraph) -> str | None:
 def _partition(stored: StoredGraph, name: str) -> str | None:
     partition = store.read_partition(stored.path, name)
     _arcs(stored)
-    what = stored.merged, stored.manifest, partition.parts, partition.k
-    for field in (*EXCHANGED, "nodes"):
+    for field in (*store.EXCHANGED, "nodes"):
         known: Mapping[str, Metrics | NodeTraffic] = getattr(partition, field)
         if not known:
             continue
-        measured: Mapping[str, Metrics | NodeTraffic]
-        if field == "nodes":
-            measured = measure_nodes(*what, partition.nodes["in"].ranks_per_node)
-        elif field == "by_relation":
-            measured = measure_relations(stored, partition.parts, partition.k)
-        else:
-            measured = measure_both(*what, mixed=field == "mixed")
+        per_node = partition.nodes["in"].ranks_per_node if field == "nodes" else None
+        measured = measure_field(field, stored, partition.parts, partition.k, per_node)
         for direction, figures in known.items():
             for key, value in vars(figures).items():
                 if value is not None and getattr(measured[direction], key) != value:
@@ -191,6 +161,10 @@ def _pairs(stored: StoredGraph, name: str) -> str | None:
     pairs = read_pairs(stored.path, name)
     check_pairs(pairs, stored.graph.n)
     return None if identified(pairs).id == pairs.id else "the id is not that of the arrays"
+
+
+def _samples(stored: StoredGraph, name: str) -> None:
+    read_samples(stored.path, name, check=True)
 
 
 _CHECKS: dict[str, Callable[[StoredGraph], str | None]] = {

@@ -24,17 +24,9 @@ from partition.graph.metrics import exchange_matrix
 from partition.models import Description
 from partition.models.graph import graph_model
 from partition.models.hypergraph import HypergraphModel, connectivity, hypergraph_model
-from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE
-from partition.pipeline.balance import (
-    ENTRIES,
-    constraint_weights,
-    fixed_weights,
-    repair,
-    single_constraints,
-    single_weight,
-)
+from partition.pipeline import balance
+from partition.pipeline.balance import Recipe
 from partition.pipeline.nodes import join_parts, map_to_nodes, partition_nodes_first
-from partition.pipeline.recipe import NODES_FIRST, Recipe
 from partition.refinement.objective import OBJECTIVES, Objective
 from partition.registry import Settings
 from partition.resident import let_go
@@ -80,9 +72,9 @@ def make_parts(
         description = describe(
             graph, model, k, seed=recipe.seed, direction=recipe.direction, **settings
         )
-    weights = constraint_weights(graph, recipe.direction, recipe.constraints)
-    if recipe.balance != DEFAULT_BALANCE:
-        description = replace(description, weights=single_weight(weights))
+    weights = balance.constraint_weights(graph, recipe.direction, recipe.constraints)
+    if recipe.balance != balance.DEFAULT_BALANCE:
+        description = replace(description, weights=balance.single_weight(weights))
     mixes, share_of = MODELS[model].exchange == "mixed" and reassign, MODELS[model].share
     of_tool = deadline.part(BEFORE_OTHERS if share_of else BEFORE_REFINING if mixes else 1.0)
 
@@ -106,7 +98,7 @@ def make_parts(
         if backend.distribution is not None:  # the tool's process has the memory to itself
             description = stack.enter_context(in_files(description))
         try:
-            per_node = recipe.ranks_per_node if recipe.mapping == NODES_FIRST else None
+            per_node = recipe.ranks_per_node if recipe.mapping == balance.NODES_FIRST else None
             if per_node is not None and backend.balanced:
                 parts = partition_nodes_first(description, k, per_node, solve, recipe.imbalance)
             if parts is None:
@@ -120,7 +112,7 @@ def make_parts(
     if parts is not None and len(weights) > 1:
         with at_once():
             near = graph_model(graph, recipe.direction)
-            parts = repair(parts, k, weights, recipe.imbalance, near.indptr, near.indices)
+            parts = balance.repair(parts, k, weights, recipe.imbalance, near.indptr, near.indices)
     if mixes:
         assert parts is not None
         working("refining")
@@ -226,12 +218,14 @@ def refined(
     wanted: dict[str, Any] = {"imbalance": recipe.imbalance, "seed": recipe.seed}
     wanted |= {"objective": objective, "effort": effort, "deadline": deadline}
     if objective.exchange == "mixed":
-        fixed = fixed_weights(graph, direction, names).T
-        counted = tuple(name in ENTRIES for name in single_constraints(graph, names))
+        fixed = balance.fixed_weights(graph, direction, names).T
+        counted = tuple(
+            name in balance.ENTRIES for name in balance.single_constraints(graph, names)
+        )
         return refine_mixed(
             graph, parts, k, direction=direction, fixed=fixed, counted=counted, **wanted
         )
-    weights = constraint_weights(graph, direction, names)
+    weights = balance.constraint_weights(graph, direction, names)
     extra = weights[1:].T if len(weights) > 1 else None
     # No name for the model: it goes as soon as its nets are those of the finest level.
     return refine(
@@ -297,7 +291,7 @@ def choose_tool(model: str, tool: str | None) -> tuple[str, Tool]:
 
 def check_balance(recipe: Recipe, chosen: str, backend: Tool) -> None:
     """A UserError unless constraints are known, and the tool balances them."""
-    if recipe.constraints and recipe.balance != DEFAULT_BALANCE and not backend.balanced:
+    if recipe.constraints and recipe.balance != balance.DEFAULT_BALANCE and not backend.balanced:
         raise UserError(
             f"balance = {recipe.balance}: the tool {chosen!r} does not balance anything"
         )

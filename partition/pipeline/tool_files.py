@@ -23,13 +23,7 @@ from partition.locks import check_outside_graphs
 from partition.models import Description
 from partition.models.graph import GraphModel
 from partition.models.hypergraph import HypergraphModel
-from partition.pipeline.balance import (
-    DEFAULT,
-    constraint_weights,
-    parse_balance,
-    single_constraints,
-)
-from partition.pipeline.recipe import check_seed
+from partition.pipeline import balance as demands
 from partition.records import atomic_file
 
 FORMATS = {
@@ -52,7 +46,7 @@ def export_model(
     k: int | None = None,
     seed: int = 0,
     direction: str | None = None,
-    balance: str = DEFAULT,
+    balance: str = demands.DEFAULT_BALANCE,
     overwrite: bool = False,
     **options: Any,
 ) -> dict[str, object]:
@@ -78,21 +72,21 @@ def export_model(
     settings = check_options(model, MODELS[model].options, options, "model")
     if k is None and MODELS[model].settle is not None:
         raise UserError(f"the model {model!r} depends on the number of parts", "give -k")
-    names = parse_balance(balance)
+    names = demands.parse_balance(balance)
     if Path(file).exists() and not overwrite:
         raise UserError(f"{file} is there already", "choose another name or give --force")
-    check_seed(seed)
+    demands.check_seed(seed)
     if k is not None and not 1 <= k <= stored.manifest.n:
         raise UserError(f"k = {k} is not in 1..{stored.manifest.n}, the number of vertices")
 
     graph = stored.merged
     settings = settled(graph, model, k or 1, seed, direction, settings)
     described = describe(graph, model, k or 1, seed=seed, direction=direction, **settings)
-    weights = constraint_weights(graph, direction, names)
+    weights = demands.constraint_weights(graph, direction, names)
     write_model(file, described, format, weights)
     facts: dict[str, object] = {"file": str(file), "format": format, "model": model}
     facts |= {"direction": direction, "options": settings, "vertices": graph.n}
-    facts["constraints"] = list(single_constraints(graph, names))
+    facts["constraints"] = list(demands.single_constraints(graph, names))
     if isinstance(described, GraphModel):
         facts["edges"] = len(described.indices) // 2
     elif isinstance(described, HypergraphModel):

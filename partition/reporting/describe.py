@@ -15,12 +15,11 @@ from partition.errors import shown
 from partition.graph.aggregation import arrivals, loops
 from partition.graph.graph import AT_ONCE, MASKS, UNLABELLED, Graph, known_rows, of_split
 from partition.graph.links import PairSet, has_arcs
-from partition.graph.manifest import EXCHANGED
 from partition.graph.metrics import Metrics, NodeTraffic
 from partition.graph.relations import names_of
 from partition.graph.samples import SampleSet
 from partition.graph.sparse_rows import SparseRows
-from partition.graph.store import Partition, StoredGraph
+from partition.graph.store import EXCHANGED, Partition, StoredGraph
 from partition.graph.typed import by_type
 
 MANY_COLUMNS = 16

@@ -14,8 +14,8 @@ from partition.backends.catalogue import AUTO
 from partition.errors import UserError
 from partition.graph.store import Partition, has_partition, open_graph, read_partition
 from partition.pipeline.adding import add_partition
+from partition.pipeline.balance import name_of_numbers
 from partition.pipeline.portfolio import add_best
-from partition.pipeline.recipe import name_of_numbers
 from partition.records import atomic_file
 from partition.refinement.objective import Objective
 from partition.reporting.comparison import BASELINE, TABLE, compare, means

@@ -10,8 +10,7 @@ from partition.backends.catalogue import MODELS
 from partition.graph.store import list_partitions, open_graph, read_partition
 from partition.importing.synthetic import rmat
 from partition.pipeline.adding import add_partition, refine_partition
-from partition.pipeline.memory import Network
-from partition.pipeline.portfolio import add_best
+from partition.pipeline.portfolio import Network, add_best
 
 K = 4
 

@@ -9,8 +9,8 @@ from words import line
 from partition.graph.store import open_graph, partition_lock, read_partition
 from partition.importing.assemble import build_graph
 from partition.importing.readers.source import Source
+from partition.pipeline.adding import figures_of
 from partition.pipeline.balance import constraint_weights, limits
-from partition.pipeline.measuring import figures_of
 
 # On one rank there are at most 4,096 pins or so: levels above that are on all of them.
 BUFFER = ["loading.max_buffer_mb=0.02"]

@@ -14,9 +14,9 @@ from partition.graph.metrics import measure
 from partition.importing.synthetic import rmat, sbm
 from partition.models.graph import graph_model
 from partition.pipeline import balance
-from partition.pipeline.adding import add_partition, make_parts
-from partition.pipeline.balance import constraint_weights, limits, part_loads, repair
-from partition.pipeline.recipe import Recipe
+from partition.pipeline.adding import add_partition
+from partition.pipeline.balance import Recipe, constraint_weights, limits, part_loads, repair
+from partition.pipeline.solving import make_parts
 
 
 def excess(parts, k, weights, limit):

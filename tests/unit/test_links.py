@@ -168,12 +168,12 @@ def test_a_folder_gives_back_what_was_written(path):
 
 
 FACTS = {
-    "does not describe pairs": {"version": 9}, "seed": {"seed": "a"},
+    r"`\$\.version`": {"version": 9}, "seed": {"seed": "a"},
     "made for another graph": {"graph_id": "0" * 32}, "contradicts itself": {"sums": {}},
     "candidates that are drawn": {"drawn": 4, "seed": None},
 }  # fmt: skip
 ARRAYS = [
-    ("test", "int64, not int32", lambda array: array.astype(np.int64)),
+    ("test", "holds int64", lambda array: array.astype(np.int64)),
     ("train", "has the vertex 50", lambda array: np.where(array == array[1, 1], 50, array)),
     *(
         (name, f"{name}.npy does not hold what pairs.json says", lambda a: np.roll(a, 1, axis=0))

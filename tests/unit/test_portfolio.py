@@ -23,11 +23,11 @@ from partition.graph.store import (
     write_partition,
 )
 from partition.importing.synthetic import rmat, sbm
-from partition.pipeline import memory, portfolio, solving
+from partition.pipeline import portfolio, solving
 from partition.pipeline.adding import add_partition, refine_partition
-from partition.pipeline.memory import CANDIDATES, Facts, Network, refinement_cost, schedule
-from partition.pipeline.portfolio import add_best
-from partition.pipeline.recipe import Recipe
+from partition.pipeline.balance import Recipe
+from partition.pipeline.portfolio import CANDIDATES, Facts, Network, add_best
+from partition.pipeline.solving import make_parts
 from partition.refinement.objective import Objective
 
 pytestmark = pytest.mark.slow
@@ -50,8 +50,8 @@ def cheap(monkeypatch):
 
 def planned(facts, seconds=24.0):
     """Names of what is tried, in order, and the effort that both refinements get."""
-    costs = [refinement_cost(facts, exchange) for exchange in ("rows", "mixed")]
-    tried = schedule(facts, seconds, costs, CANDIDATES[1:])
+    costs = [portfolio.refinement_cost(facts, exchange) for exchange in ("rows", "mixed")]
+    tried = portfolio.schedule(facts, seconds, costs, CANDIDATES[1:])
     left = seconds - sum(candidate.seconds(facts) for candidate in tried)
     effort = (left - sum(cost.fixed for cost in costs)) / sum(cost.full for cost in costs)
     return [candidate.name for candidate in tried], effort
@@ -161,18 +161,18 @@ def test_no_tool_tries_to_mix_where_nothing_is_gained(tmp_path, folder, monkeypa
 
 
 def test_what_is_stopped_or_fails_is_told_and_is_not_deterministic(folder, cheap, monkeypatch):
-    monkeypatch.setattr(portfolio, "make_parts", raising(UserError("out of luck")))
+    monkeypatch.setattr(solving, "make_parts", raising(UserError("out of luck")))
     refuses("out of luck", add_best, folder, 3)
-    monkeypatch.setattr(portfolio, "make_parts", raising(KeyboardInterrupt))
+    monkeypatch.setattr(solving, "make_parts", raising(KeyboardInterrupt))
     assert "interrupted" in run("add", folder, "--model", "auto", "-k", 3, code=130).stderr
     assert list((folder / "partitions").iterdir()) == []
 
     def failing(graph, model, *args, **kwargs):
         if model == "gp":
             raise TimeIsUp("the tool was stopped after 3 s")
-        return solving.make_parts(graph, model, *args, **kwargs)
+        return make_parts(graph, model, *args, **kwargs)
 
-    monkeypatch.setattr(portfolio, "make_parts", failing)
+    monkeypatch.setattr(solving, "make_parts", failing)
     (made,) = add_best(folder, 3)
     assert (made.tool, made.deterministic) == ("random", False)
     notes = {row["step"]: row["note"] for row in made.history}
@@ -180,16 +180,16 @@ def test_what_is_stopped_or_fails_is_told_and_is_not_deterministic(folder, cheap
 
 
 def test_a_clock_that_runs_out(folder, cheap, monkeypatch):
-    monkeypatch.setattr(memory, "schedule", lambda *args: list(portfolio.CANDIDATES[1:]))
+    monkeypatch.setattr(portfolio, "schedule", lambda *args: list(portfolio.CANDIDATES[1:]))
     refuses("no time was left", add_best, folder, 4, time_limit=1e-6)
     assert list_partitions(folder) == []
 
     def slowly(*args, **kwargs):  # the first candidate takes all of the time
-        parts = solving.make_parts(*args, **kwargs)
+        parts = make_parts(*args, **kwargs)
         monkeypatch.setattr(Deadline, "left", lambda self: 0.0)
         return parts
 
-    monkeypatch.setattr(portfolio, "make_parts", slowly)
+    monkeypatch.setattr(solving, "make_parts", slowly)
     (made,) = add_best(folder, 4, exchange="rows")
     assert not made.deterministic
     assert made.options["refine"] is None

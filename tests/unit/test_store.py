@@ -28,8 +28,9 @@ from partition.graph import content, sparse_rows, store
 from partition.graph import graph as graph_module
 from partition.graph.content import content_id, data_id
 from partition.graph.graph import Graph, known_rows, of_split, training_rows
+from partition.graph.links import read_pairs, write_pairs
 from partition.graph.metrics import measure
-from partition.graph.samples import list_samples, read_samples
+from partition.graph.samples import list_samples, read_samples, write_samples
 from partition.graph.sparse_rows import SparseRows, check_rows, from_dense, kept_form
 from partition.graph.store import list_partitions, open_graph, read_partition, write_graph
 from partition.importing.assemble import attach_files
@@ -417,6 +418,21 @@ def test_files_of_an_earlier_version_give_the_same_numbers(version, tmp_path):
     np.testing.assert_allclose(np.load(out), np.load(folder / "logits.npy"), rtol=1e-12)
 
 
+@pytest.mark.parametrize("path", sorted((STORED.parent / "folders").iterdir()), ids=str)
+def test_folders_are_what_they_were_and_are_written_so_again(path, tmp_path):
+    assert [finding for finding in check_folder(path) if finding.wrong] == []
+    opened, again = open_graph(path), tmp_path / path.name
+    write_graph(again, opened.graph, source=opened.manifest.source)
+    store.write_partition(again, read_partition(path, "rp-2"))
+    write_pairs(again, read_pairs(path, "links"))
+    samples = read_samples(path, "steps")
+    made = {"ranges": samples.ranges, "made": samples.made}
+    write_samples(again, samples.name, samples.states, samples.targets, **made)
+    for file in again.rglob("*.*"):
+        if file.is_file() and file.suffix != ".npz":  # a zip has the time of its making
+            assert file.read_bytes() == (path / file.relative_to(again)).read_bytes(), file
+
+
 # Masks that are drawn at random, at import and afterwards
 
 N = 1000
@@ -672,7 +688,7 @@ def test_a_folder_keeps_them_in_their_form_and_gives_them_back(tmp_path, monkeyp
 def test_damage_is_found(tmp_path):
     path = make_folder(tmp_path / "g.graph", graph_with(random_rows()), keep_features="sparse")
     for part, value, says in (
-        ("indptr", 10**6, "row pointers"),
+        ("indptr", 10**6, "goes from"),
         *(("indices", column, "outside of them") for column in (200, -1)),
     ):
         good = np.load(path / f"features_{part}.npy")
