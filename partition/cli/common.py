@@ -8,13 +8,13 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
-from partition.commands import Assignments, Decorator, option
+from partition.commands import Assignments
 from partition.errors import DataWarning, UserError, shown
 from partition.graph.graph import DIRECTIONS
 from partition.graph.store import Partition
@@ -24,33 +24,30 @@ from partition.reporting import tables
 from partition.reporting.describe import describe_partition
 from partition.terminal import console, duration, on_terminal, pauses
 
-FILE = click.Path(path_type=Path)
-
-
-def direction_option(
-    text: str = "Direction of the aggregation.  [default: the graph's]",
-) -> Decorator:
-    """--direction, with the help that a command has for it."""
-    return option("--direction", text, type=click.Choice(DIRECTIONS))
-
-
-def settings_option(text: str, keys: Callable[[], Iterable[str]]) -> Decorator:
-    """--set OPTION=VALUE, for :func:`parse_settings`; ``keys`` names all options that there are."""
-    return option("--set settings", text, metavar="OPTION=VALUE", cls=Assignments, keys=keys)
-
-
-def balance_option(text: str) -> Decorator:
-    """--balance, with the help that a command has for it."""
-    return option("--balance", text, balance.DEFAULT, metavar="|".join(balance.CONSTRAINTS))
-
-
-graph_argument = click.argument("graph", metavar="G.graph", type=FILE)
-out_argument = click.argument("out", metavar="OUT.graph", type=FILE)
-names_argument = click.argument("names", metavar="NAME...", nargs=-1, required=True)
-force_option = option("--force", "Replace existing output.", is_flag=True)
-json_option = option(
-    "--json as_json", "Print one JSON value on standard output and nothing else.", is_flag=True
-)
+# Parameters that many commands have, for :func:`partition.commands.command`.
+GraphFolder = Annotated[Path, {"metavar": "G.graph"}]
+NewGraph = Annotated[Path, {"metavar": "OUT.graph"}]
+Names = Annotated[tuple[str, ...], {"metavar": "NAME..."}]
+Force = Annotated[bool, {"help": "Replace existing output."}]
+Json = Annotated[
+    bool,
+    {"names": ["--json"], "help": "Print one JSON value on standard output and nothing else."},
+]
+Direction = Annotated[
+    str | None,
+    click.Choice(DIRECTIONS),
+    {"help": "Direction of the aggregation.  [default: the graph's]"},
+]
+Constraints = Annotated[
+    str,
+    {
+        "metavar": "|".join(balance.CONSTRAINTS),
+        "also": "; ".join(f"{name}: {text}" for name, text in balance.CONSTRAINTS.items()) + ".",
+    },
+]
+Settings = Annotated[
+    tuple[str, ...], {"names": ["--set"], "metavar": "OPTION=VALUE", "cls": Assignments}
+]
 
 
 def emit(facts: object, as_json: bool, show: Callable[[], None]) -> None:

@@ -9,7 +9,7 @@ import click
 
 from partition.backends import TOOLS
 from partition.cli import common
-from partition.commands import Commands
+from partition.commands import Commands, command
 from partition.errors import UserError, unknown_name
 from partition.graph import store
 from partition.graph.links import PairSet, list_pairs, read_pairs, remove_pairs
@@ -36,8 +36,8 @@ ELSEWHERE = {
     "export-model": "partition.cli.make:export_model",
     "import-parts": "partition.cli.make:import_parts",
     "compare": "partition.cli.comparing:compare",
-    "simulate": "partition.cli.comparing:simulate",
-    "study": "partition.cli.comparing:study",
+    "simulate": "partition.cli.comparing:simulate_",
+    "study": "partition.cli.comparing:study_",
     "synth": "partition.cli.synth:synth",
     "pairs": "partition.cli.links:pairs",
     "samples": "partition.cli.samples:samples",
@@ -45,38 +45,10 @@ ELSEWHERE = {
 }
 
 
-def main() -> None:
-    """Entry point of ``gcn-partition`` and of ``python -m partition``."""
-    end_in_order()
-    cli.main(prog_name="gcn-partition")
-
-
-@click.group(
-    cls=Commands,
-    elsewhere=ELSEWHERE,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="""\b
-A first session:
-  gcn-partition synth sbm demo.graph --vertices 20000 --classes 8
-  gcn-partition add demo.graph --model rp -k 4
-  gcn-partition add demo.graph --model hp -k 4
-  gcn-partition compare demo.graph
-  mpirun -n 4 gcnmpi train demo.graph --partition hp-4""",
-)
-@click.version_option(package_name="gcnmpi")
-def cli() -> None:
-    """Make graph folders, and partition their rows over the ranks of a run.
-
-    A graph folder NAME.graph holds one graph and any number of named partitions. The trainer,
-    gcnmpi, reads both. The partition determines how much it sends.
-    """
-
-
-@cli.command()
-@common.graph_argument
-@click.argument("name", required=False)
-@common.json_option
-def info(graph: Path, name: str | None, as_json: bool) -> None:
+@command
+def info(
+    graph: common.GraphFolder, name: str | None = None, *, as_json: common.Json = False
+) -> None:
     """Describe a graph folder (size, degrees, changes by the import), or what it has by a name.
 
     NAME is a partition, or a set of pairs or of samples.
@@ -138,10 +110,8 @@ def _kind_of(graph: Path, name: str) -> str:
     return found
 
 
-@cli.command()
-@common.graph_argument
-@common.json_option
-def check(graph: Path, as_json: bool) -> None:
+@command
+def check(graph: common.GraphFolder, *, as_json: common.Json = False) -> None:
     """Read all of a graph folder, and compare it with what it says of itself.
 
     Its partitions, pairs and samples are read too.
@@ -159,10 +129,8 @@ def check(graph: Path, as_json: bool) -> None:
         raise UserError(f"{graph}: {first.what}: {first.wrong}{more}", hint)
 
 
-@cli.command("list")
-@common.graph_argument
-@common.json_option
-def list_(graph: Path, as_json: bool) -> None:
+@command
+def list_(graph: common.GraphFolder, *, as_json: common.Json = False) -> None:
     """List the partitions of a graph, and its sets of pairs and of samples."""
     store.open_graph(graph, check=False)
     partitions, sets = _described(graph), [describe_pairs(each) for each in _pair_sets(graph)]
@@ -172,12 +140,9 @@ def list_(graph: Path, as_json: bool) -> None:
     common.emit(every, as_json, lambda: describe.show_list(partitions, sets, samples))
 
 
-@cli.command(help="Delete partitions, and sets of pairs and of samples.")
-@common.graph_argument
-@common.names_argument
-@common.json_option
-def remove(graph: Path, names: tuple[str, ...], as_json: bool) -> None:
-    """Delete the partitions that are named, of two of one name both, and sets of other kinds."""
+@command
+def remove(graph: common.GraphFolder, names: common.Names, *, as_json: common.Json = False) -> None:
+    """Delete partitions, and sets of pairs and of samples: of two of one name both."""
     store.open_graph(graph, check=False)
     kinds = {name: _kind_of(graph, name) for name in names}
     of = [name for name, kind in kinds.items() if kind == "partition"]
@@ -192,9 +157,8 @@ def remove(graph: Path, names: tuple[str, ...], as_json: bool) -> None:
     common.emit({"removed": removed}, as_json, lambda: click.echo(line))
 
 
-@cli.command()
-@common.json_option
-def models(as_json: bool) -> None:
+@command
+def models(*, as_json: common.Json = False) -> None:
     """List the models, the tools that take them, and the tools' options."""
     missing = TOOLS.available()
     rows = []
@@ -205,3 +169,31 @@ def models(as_json: bool) -> None:
             facts = {"model": name, "help": model.help, "tool": tool, "missing": missing[tool]}
             rows.append(facts | {"options": table})
     common.emit(rows, as_json, lambda: tables.show_models(rows))
+
+
+def main() -> None:
+    """Entry point of ``gcn-partition`` and of ``python -m partition``."""
+    end_in_order()
+    cli.main(prog_name="gcn-partition")
+
+
+@click.group(
+    cls=Commands,
+    commands=[info, check, list_, remove, models],
+    elsewhere=ELSEWHERE,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="""\b
+A first session:
+  gcn-partition synth sbm demo.graph --vertices 20000 --classes 8
+  gcn-partition add demo.graph --model rp -k 4
+  gcn-partition add demo.graph --model hp -k 4
+  gcn-partition compare demo.graph
+  mpirun -n 4 gcnmpi train demo.graph --partition hp-4""",
+)
+@click.version_option(package_name="gcnmpi")
+def cli() -> None:
+    """Make graph folders, and partition their rows over the ranks of a run.
+
+    A graph folder NAME.graph holds one graph and any number of named partitions. The trainer,
+    gcnmpi, reads both. The partition determines how much it sends.
+    """

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-import click
-
 from partition.cli import common
-from partition.cli.common import FILE, option
+from partition.commands import command
 from partition.errors import UserError
 from partition.graph import store
 from partition.graph.folders import check_stored_name
@@ -16,74 +15,64 @@ from partition.graph.links import has_pairs
 from partition.graph.samples import KIND, shares_of_steps, write_samples
 from partition.importing.steps import in_order_of_vertices, open_steps
 from partition.importing.vertex_data import Places
-from partition.reporting import describe
-from partition.reporting.describe import describe_samples
+from partition.reporting.describe import describe_samples, show_sample_sets
 
 SHARES = "0.7,0.1,0.2"
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  gcn-partition samples roads.graph --states speeds.npy
-  gcn-partition samples roads.graph --states speeds.zarr --split 0.7,0.1,0.2 --name speeds
-  gcn-partition samples mesh.graph --states runs.npy --train 0:50,50:100 --val 100:150
-  gcn-partition samples parts.graph --states loads.npy --targets stress.npy --link
-  gcn-partition info roads.graph speeds"""
-)
-@common.graph_argument
-@option(
-    "--states",
-    "States of all vertices, (steps, vertices, columns): .npy, or an array of Zarr. NaN: unknown.",
-    metavar="FILE",
-    type=FILE,
-    required=True,
-)
-@option(
-    "--targets",
-    "Numbers to predict from the states of the same step, (steps, vertices, columns); without "
-    "them, later states are predicted.",
-    metavar="FILE",
-    type=FILE,
-)
-@option(
-    "--ids",
-    "FILE with the id of each vertex in the order of the arrays; or sorted, if they follow "
-    "increasing ids. A graph whose ids are not consecutive numbers needs it.",
-    metavar="FILE|sorted",
-)
-@option("--name", "Name of the set.", "samples", metavar="NAME")
-@option(
-    "--split",
-    "Shares of the steps that train, validate and test, in this order of time.  "
-    f"[default: {SHARES}]",
-    metavar="TRAIN,VAL,TEST",
-)
-@option("--train", "Ranges of steps to train on; no sample crosses a border.", metavar="A:B,…")
-@option("--val", "Ranges of steps to validate on.", metavar="A:B,…")
-@option("--test", "Ranges of steps to test on.", metavar="A:B,…")
-@option(
-    "--link", "Give the files a second name where that is possible, and copy nothing.", is_flag=True
-)
-@common.force_option
-@common.json_option
+@command
 def samples(
-    graph: Path,
+    graph: common.GraphFolder,
+    *,
     states: Path,
-    targets: Path | None,
-    ids: str | None,
-    name: str,
-    split: str | None,
-    link: bool,
-    force: bool,
-    as_json: bool,
-    **masks: str | None,
+    targets: Path | None = None,
+    ids: str | None = None,
+    name: str = "samples",
+    split: str | None = None,
+    train: str | None = None,
+    val: str | None = None,
+    test: str | None = None,
+    link: bool = False,
+    force: common.Force = False,
+    as_json: common.Json = False,
 ) -> None:
     """Put many states of a graph into its folder, to train on one after the other.
 
     They are numbers of each vertex at many times (or of many simulations). The network is told
     some of them and predicts the next ones, or the targets. Means and deviations of the training
     steps are found on the way.
+
+    Parameters
+    ----------
+    states : FILE
+        States of all vertices, (steps, vertices, columns): .npy, or an array of Zarr. NaN: unknown.
+    targets : FILE
+        Numbers to predict from the states of the same step, (steps, vertices, columns); without
+        them, later states are predicted.
+    ids : FILE|sorted
+        FILE with the id of each vertex in the order of the arrays; or sorted, if they follow
+        increasing ids. A graph whose ids are not consecutive numbers needs it.
+    name : NAME
+        Name of the set.
+    split : TRAIN,VAL,TEST
+        Shares of the steps that train, validate and test, in this order of time.
+        [default: 0.7,0.1,0.2]
+    train : A:B,…
+        Ranges of steps to train on; no sample crosses a border.
+    val : A:B,…
+        Ranges of steps to validate on.
+    test : A:B,…
+        Ranges of steps to test on.
+    link
+        Give the files a second name where that is possible, and copy nothing.
+
+    Examples
+    --------
+    gcn-partition samples roads.graph --states speeds.npy
+    gcn-partition samples roads.graph --states speeds.zarr --split 0.7,0.1,0.2 --name speeds
+    gcn-partition samples mesh.graph --states runs.npy --train 0:50,50:100 --val 100:150
+    gcn-partition samples parts.graph --states loads.npy --targets stress.npy --link
+    gcn-partition info roads.graph speeds
     """
     check_stored_name(KIND, name)
     if store.has_partition(graph, name) or has_pairs(graph, name):
@@ -95,7 +84,8 @@ def samples(
         kind: in_order_of_vertices(open_steps(file), places, str(file))
         for kind, file in files.items()
     }
-    given = {mask: _ranges(mask, text) for mask in MASKS if (text := masks[mask]) is not None}
+    said = zip(MASKS, (train, val, test), strict=True)
+    given = {mask: _ranges(mask, text) for mask, text in said if text is not None}
     if given and split is not None:
         raise UserError("--split and ranges of steps exclude each other", "leave one of them out")
     ranges = given or shares_of_steps(arrays["states"].shape[0], _shares(split or SHARES))
@@ -107,7 +97,7 @@ def samples(
             links=plain if link else None,
         )  # fmt: skip
     facts = describe_samples(found)
-    common.emit(facts, as_json, lambda: describe.show_sample_sets([facts]))
+    common.emit(facts, as_json, lambda: show_sample_sets([facts]))
 
 
 def _shares(text: str) -> list[float]:
@@ -119,12 +109,8 @@ def _shares(text: str) -> list[float]:
 
 def _ranges(mask: str, text: str) -> list[tuple[int, int]]:
     """The ranges of steps of START:STOP,START:STOP."""
-    found = []
-    for word in text.replace(" ", "").split(","):
-        start, colon, stop = word.partition(":")
-        if not (colon and start.isdecimal() and stop.isdecimal()):
-            raise UserError(
-                f"--{mask} takes ranges of steps, not {word!r}", "such as 0:300,400:500"
-            )
-        found.append((int(start), int(stop)))
-    return found
+    words = text.replace(" ", "").split(",")
+    wrong = next((word for word in words if not re.fullmatch(r"\d+:\d+", word)), None)
+    if wrong is not None:
+        raise UserError(f"--{mask} takes ranges of steps, not {wrong!r}", "such as 0:300,400:500")
+    return [(int(start), int(stop)) for start, _, stop in (word.partition(":") for word in words)]
