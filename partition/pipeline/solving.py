@@ -224,7 +224,7 @@ def refined(
         return parts
     names, direction = recipe.constraints, recipe.direction
     wanted: dict[str, Any] = {"imbalance": recipe.imbalance, "seed": recipe.seed}
-    wanted |= {"objective": objective, "effort": effort, "deadline": deadline}
+    wanted |= {"objective": objective, "effort": effort, "deadline": deadline or Deadline()}
     if objective.exchange == "mixed":
         fixed = fixed_weights(graph, direction, names).T
         counted = tuple(name in ENTRIES for name in single_constraints(graph, names))
