@@ -21,7 +21,8 @@ from partition.importing.links import LinkFiles, import_pairs
 from partition.importing.readers import RELATION
 from partition.importing.readers.source import Layout
 from partition.pipeline.hard_candidates import with_hard_candidates
-from partition.reporting.describe import describe_pairs, show_pair_sets
+from partition.reporting import tables
+from partition.reporting.describe import describe_pairs
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,7 @@ def pairs(
     for line in [*notes, *descriptions(kept, stored.graph.relations, of)]:
         common.note(line)
     described = describe_pairs(made, stored.graph)
-    common.emit(described, as_json, lambda: show_pair_sets([described]))
+    common.emit(described, as_json, lambda: tables.show_list([], [described]))
 
 
 @command
@@ -240,4 +241,4 @@ def negatives(
     with common.advancing() as tell:
         made = with_hard_candidates(pairs, stored.graph, hard, list(dict.fromkeys(of)), tell)
     facts = describe_pairs(write_pairs(graph, made, force=True), stored.graph)
-    common.emit(facts, as_json, lambda: show_pair_sets([facts]))
+    common.emit(facts, as_json, lambda: tables.show_list([], [facts]))

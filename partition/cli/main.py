@@ -17,7 +17,7 @@ from partition.graph.samples import list_samples, read_samples, remove_samples
 from partition.graph.store import Partition, members
 from partition.pipeline import adding
 from partition.pipeline.checking import check_folder
-from partition.reporting import describe, tables
+from partition.reporting import tables
 from partition.reporting.describe import (
     degrees,
     describe_pairs,
@@ -71,10 +71,10 @@ def info(
         )
     elif _kind_of(graph, name) == "samples":
         one = describe_samples(read_samples(graph, name))
-        common.emit(one, as_json, lambda: describe.show_samples(one))
+        common.emit(one, as_json, lambda: tables.show_samples(one))
     elif _kind_of(graph, name) == "pairs":
         described = describe_pairs(read_pairs(graph, name), store.open_graph(graph).graph)
-        common.emit(described, as_json, lambda: describe.show_pairs(described))
+        common.emit(described, as_json, lambda: tables.show_pairs(described))
     else:
         found = [store.read_partition(graph, each) for each in members(graph, name)]
         common.emit_each(found, as_json, tables.show_partition)
@@ -137,7 +137,7 @@ def list_(graph: common.GraphFolder, *, as_json: common.Json = False) -> None:
     facts = [describe_partition(partition, lists=False) for partition in partitions]
     samples = _sample_sets(graph)
     every = [*facts, *sets, *samples]
-    common.emit(every, as_json, lambda: describe.show_list(partitions, sets, samples))
+    common.emit(every, as_json, lambda: tables.show_list(partitions, sets, samples))
 
 
 @command

@@ -15,7 +15,8 @@ from partition.graph.links import has_pairs
 from partition.graph.samples import KIND, shares_of_steps, write_samples
 from partition.importing.steps import in_order_of_vertices, open_steps
 from partition.importing.vertex_data import Places
-from partition.reporting.describe import describe_samples, show_sample_sets
+from partition.reporting import tables
+from partition.reporting.describe import describe_samples
 
 SHARES = "0.7,0.1,0.2"
 
@@ -97,7 +98,7 @@ def samples(
             links=plain if link else None,
         )  # fmt: skip
     facts = describe_samples(found)
-    common.emit(facts, as_json, lambda: show_sample_sets([facts]))
+    common.emit(facts, as_json, lambda: tables.show_list([], [], [facts]))
 
 
 def _shares(text: str) -> list[float]:

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from partition.backends import HUGE, TOOLS, Tool
 from partition.backends.catalogue import MODELS, all_options, describe, unknown_model
-from partition.backends.process import TimeIsUp, in_files, run_apart
+from partition.backends.process import TimeIsUp, in_files, run_each
 from partition.deadline import Deadline, deadline_for
 from partition.errors import UserError
 from partition.graph.graph import Graph
@@ -98,7 +98,7 @@ def make_parts(
         else:
             entry, left = TOOLS.entries[chosen], of_tool.timeout()
             let_go(graph.indptr, graph.indices, graph.weights)
-            parts = run_apart(entry, piece, parts_wanted, timeout=left, **arguments)
+            (parts,) = run_each(entry, piece, parts_wanted, [arguments], left)
         return checked(chosen, parts, parts_wanted, weight)
 
     parts, stopped = None, None

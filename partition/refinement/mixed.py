@@ -6,8 +6,9 @@ were made for, and an upper bound of it after every move. They only go downhill,
 time with the covers of the parts reached: where a graph has locality, a partition that was heated
 is not found again. Then single vertices move, by :mod:`partition.refinement.matching`, which keeps
 the sizes of covers. The temperature rises until the partition is a little worse than it was, and
-falls to 0, as in :mod:`partition.refinement.search`. Meanwhile parts that are fuller than others cost more:
-if one were left half empty, all others would be full, and no vertex could move between them.
+falls to 0, as in :mod:`partition.refinement.search`. Meanwhile parts that are fuller than others
+cost more: if one were left half empty, all others would be full, and no vertex could move between
+them.
 """
 
 from __future__ import annotations
