@@ -15,23 +15,7 @@ from typing import Any
 import numpy as np
 
 from partition.models.hypergraph import HypergraphModel
-from partition.refinement.core import (
-    NEAR,
-    WIDE,
-    State,
-    arriving,
-    below,
-    boundary,
-    compiled,
-    has_room,
-    leaving,
-    meet,
-    move,
-    new_desk,
-    set_prices,
-    take,
-    tolerance,
-)
+from partition.refinement import core
 from partition.refinement.objective import Objective, sweeps_for
 from partition.refinement.search import PRESSURE, Level, Search, energy_at, finest_level
 
@@ -81,26 +65,26 @@ class _BatchSearch(Search):
         super().__post_init__()
         self.tolerance = self.longer * TOLERANCE
 
-    def volume(self, state: State) -> float:
+    def volume(self, state: core.State) -> float:
         """The expected volume in units of what one cut arc costs."""
         return float(_expected(state, self.cost))
 
-    def _descend(self, level: Level, state: State, depth: int, finer: int = 0) -> State:
+    def _descend(self, level: Level, state: core.State, depth: int, finer: int = 0) -> core.State:
         # A cluster is several readers for one net and one for another: vertices move alone.
         return self._alone(level, state, self.longer * sweeps_for(len(level.pins)))
 
-    def _sweep(self, state: State, temperature: float) -> None:
+    def _sweep(self, state: core.State, temperature: float) -> None:
         energy = energy_at(state, self.objective, PRESSURE[temperature == 0])
         if temperature > 0:
             energy = energy._replace(evenness=EVENNESS * self.volume(state) / self.k)
-        vertices = boundary(state)
+        vertices = core.boundary(state)
         _sweep(state, vertices, self.unit * temperature, energy, self.cost, self.random)
 
-    def _value(self, state: State, smooth: bool = False) -> float:
+    def _value(self, state: core.State, smooth: bool = False) -> float:
         return float(np.log1p(self.volume(state)))
 
 
-@compiled
+@core.compiled
 def _expected(state, cost):
     """Σ over nets and the parts that they touch but their home, of the cost of the readers."""
     total = 0.0
@@ -118,7 +102,7 @@ def _expected(state, cost):
     return total
 
 
-@compiled
+@core.compiled
 def _note(desk, p, count, facts, mine, a, cost):
     """Note what one part's readers of a net save a vertex of part ``a`` that would join them."""
     if mine:
@@ -127,10 +111,10 @@ def _note(desk, p, count, facts, mine, a, cost):
         saved = cost[1]
     else:
         saved = cost[1] - (cost[count + 1] - cost[count])
-    desk.costs[NEAR, p] += facts.cost * saved
+    desk.costs[core.NEAR, p] += facts.cost * saved
 
 
-@compiled
+@core.compiled
 def _survey(state, v, desk, wide, cost, random):
     """Look at all nets of a vertex; how many candidates, and the cost of a part that has none.
 
@@ -155,7 +139,7 @@ def _survey(state, v, desk, wide, cost, random):
                 if part == a:
                     here = count
                 _note(desk, part, count, facts, mine, a, cost)
-                ncandidates = meet(desk, part, ncandidates)
+                ncandidates = core.meet(desk, part, ncandidates)
         if mine:  # the readers in its part would become remote ones
             base += facts.cost * cost[here - 1]
         else:
@@ -164,7 +148,7 @@ def _survey(state, v, desk, wide, cost, random):
                 base -= facts.cost * (cost[here] - cost[here - 1])
     if wide:
         return k, base
-    ncandidates = meet(desk, below(random, k), ncandidates)
+    ncandidates = core.meet(desk, core.below(random, k), ncandidates)
     if ntables:
         for i in range(state.vertex_ptr[v], state.vertex_ptr[v + 1]):
             facts = state.facts[state.nets[i]]
@@ -177,39 +161,39 @@ def _survey(state, v, desk, wide, cost, random):
     return ncandidates, base
 
 
-@compiled
+@core.compiled
 def _sweep(state, vertices, temperature, energy, cost, random):
     """Offer each vertex of a list, in random order, its best other part.
 
     As :func:`partition.refinement.core.sweep`, at what a move costs batches.
     """
     k = len(state.sizes)
-    wide, desk = k <= WIDE, new_desk(k)
+    wide, desk = k <= core.WIDE, core.new_desk(k)
     for p in range(k):
-        set_prices(state, p, energy)
+        core.set_prices(state, p, energy)
     for position in range(len(vertices)):
         if state.stop[0]:
             break
-        v = take(vertices, position, random)
+        v = core.take(vertices, position, random)
         a = np.int64(state.parts[v])
         if state.sizes[a] == 1:
             continue
         ncandidates, base = _survey(state, v, desk, wide, cost, random)
-        base = leaving(state, v, energy, base)
+        base = core.leaving(state, v, energy, base)
         best, least, ties = np.int64(-1), np.inf, 0
         for c in range(ncandidates):
             b = np.int64(c) if wide else desk.candidates[c]
-            delta = base - desk.costs[NEAR, b]
-            desk.costs[NEAR, b] = 0.0
+            delta = base - desk.costs[core.NEAR, b]
+            desk.costs[core.NEAR, b] = 0.0
             desk.seen[b] = False
             if b == a:
                 continue
-            delta = arriving(state, v, b, energy, delta)
-            if delta > least or not has_room(state, v, b):
+            delta = core.arriving(state, v, b, energy, delta)
+            if delta > least or not core.has_room(state, v, b, 1.0):
                 continue
             ties = ties + 1 if delta == least else 1
-            if ties == 1 or below(random, ties) == 0:
+            if ties == 1 or core.below(random, ties) == 0:
                 best, least = b, delta
-        most = tolerance(temperature, random)
+        most = core.tolerance(temperature, random)
         if best >= 0 and least <= most:
-            move(state, v, best, energy)
+            core.move(state, v, best, energy)

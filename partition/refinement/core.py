@@ -26,13 +26,8 @@ from typing import Any, NamedTuple, TypeVar
 import numba
 import numpy as np
 
-NET = np.dtype(
-    {
-        "names": ("where", "cost", "owner", "home", "touched", "table", "fold"),
-        "formats": ("i8", "i8", "i4", "i4", "i4", "?", "?"),
-    },
-    align=True,
-)
+_FACTS = "where:i8 cost:i8 owner:i4 home:i4 touched:i4 table:? fold:?"
+NET = np.dtype([tuple(fact.split(":")) for fact in _FACTS.split()], align=True)
 
 T = TypeVar("T")
 
@@ -501,10 +496,11 @@ def _price_of(state, facts, mine):
 
 
 @compiled
-def has_room(state, v, b):
-    """Whether the part can take the vertex within every limit."""
+def has_room(state, v, b, most):
+    """Whether the part can take the vertex within every limit, or stay below ``most`` times it."""
     for m in range(len(state.limits)):
-        if state.loads[b, m] + state.weights[v, m] > state.limits[m]:
+        load, limit = state.loads[b, m] + state.weights[v, m], state.limits[m]
+        if load > limit and load >= most * limit:
             return False
     return True
 
@@ -553,7 +549,7 @@ def choose(state, v, desk, seen, wide, energy, random):
             delta = (
                 delta + height(recv[b] + folded + rise, energy.recv) - height(recv[b], energy.recv)
             )
-        if delta > least or not has_room(state, v, b):
+        if delta > least or not has_room(state, v, b, 1.0):
             continue
         # Of equals a random one, so that plateaus are crossed in all directions.
         ties = ties + 1 if delta == least else 1

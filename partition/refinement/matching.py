@@ -23,17 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from partition.refinement.core import (
-    arriving,
-    below,
-    compiled,
-    counters,
-    height,
-    leaving,
-    set_prices,
-    take,
-    tolerance,
-)
+from partition.refinement import core
 
 
 class Side(NamedTuple):
@@ -110,13 +100,13 @@ class Matching(NamedTuple):
     stop: np.ndarray
 
 
-@compiled
+@core.compiled
 def _bit(part):
     """The bit of a part in its word of a mask."""
     return np.uint64(1) << np.uint64(part & 63)
 
 
-@compiled
+@core.compiled
 def _augment(side, other, closed, closing, start, here, there, state):
     """Look for an augmenting path from an unmatched vertex ``start``, and use it.
 
@@ -161,7 +151,7 @@ def _augment(side, other, closed, closing, start, here, there, state):
     return tail
 
 
-@compiled
+@core.compiled
 def _spread(side, other, start, here, there, state):
     """Clear the marks of ``start``, which stays unmatched, and of what such paths join to it.
 
@@ -186,7 +176,7 @@ def _spread(side, other, start, here, there, state):
                 tail += 1
 
 
-@compiled
+@core.compiled
 def _complete(side, other, closed, state):
     """Make the matching a largest one, and the marks of one side complete.
 
@@ -216,7 +206,7 @@ def _complete(side, other, closed, state):
                     needed[state.queue[t], w] &= ~_bit(p)
 
 
-@compiled
+@core.compiled
 def settle(state, imbalance):
     """Count everything anew: matching, marks, volumes, work and loads."""
     parts, k = state.parts, len(state.sizes)
@@ -226,9 +216,6 @@ def settle(state, imbalance):
     # The columns last: rows that cover columns which are not needed get sums.
     _complete(columns, state.rows, state.sums, state)
     state.pairs[:] = 0
-    state.send[:] = 0
-    state.recv[:] = 0
-    state.messages[0] = 0
     state.sizes[:] = 0
     state.loads[:] = 0
     state.work[:] = 1
@@ -243,8 +230,7 @@ def settle(state, imbalance):
             else:
                 state.work[j] += 1
         for r in range(k):
-            if columns.mate[j, r] >= 0:
-                state.pairs[s, r] += 1
+            state.pairs[s, r] += columns.mate[j, r] >= 0
         for w in range(state.sums.shape[1]):
             mask = state.sums[j, w]
             while mask:
@@ -253,23 +239,18 @@ def settle(state, imbalance):
     state.looks[0] += 3 * (len(columns.others) + len(parts))
     state.looks[1] = state.looks[0]
     state.looks[2] = state.looks[0] - before
-    for s in range(k):
-        for r in range(k):
-            state.send[s] += state.pairs[s, r]
-            state.recv[r] += state.pairs[s, r]
-            state.messages[0] += state.pairs[s, r] > 0
+    state.send[:] = state.pairs.sum(axis=1)
+    state.recv[:] = state.pairs.sum(axis=0)
+    state.messages[0] = np.count_nonzero(state.pairs)
     for m in range(len(state.limits)):
-        heaviest, total = np.int64(0), np.int64(0)
+        weights = state.weights[:, m]
+        weights[:] = state.fixed[:, m] + state.counted[m] * state.work
         for v in range(len(parts)):
-            weight = state.fixed[v, m] + state.counted[m] * state.work[v]
-            state.weights[v, m] = weight
-            state.loads[parts[v], m] += weight
-            heaviest = max(heaviest, weight)
-            total += weight
-        state.limits[m] = max(np.int64((1 + imbalance) * total / k), heaviest)
+            state.loads[parts[v], m] += weights[v]
+        state.limits[m] = max(np.int64((1 + imbalance) * weights.sum() / k), weights.max())
 
 
-@compiled
+@core.compiled
 def _count(state, by_row, s, r, rows):
     """Let part s send so many rows more, or less, to part r; the other way round for a row of s."""
     if by_row:
@@ -281,7 +262,7 @@ def _count(state, by_row, s, r, rows):
     state.messages[0] += (before + rows > 0) - (before > 0)
 
 
-@compiled
+@core.compiled
 def _take_out(side, other, by_row, v, a, state):
     """Remove a row or a column from the graphs of part a, which ``parts`` no longer names."""
     ptr, mate, needed = side.ptr, side.mate, side.needed
@@ -306,7 +287,7 @@ def _take_out(side, other, by_row, v, a, state):
     needed[v, :] = np.uint64(0)
 
 
-@compiled
+@core.compiled
 def _put_in(side, other, by_row, v, b, state):
     """Add a row or a column to the graphs of its new part b."""
     ptr, mate = side.ptr, side.mate
@@ -333,7 +314,7 @@ def _put_in(side, other, by_row, v, b, state):
             _count(state, by_row, b, part, 1)
 
 
-@compiled
+@core.compiled
 def move(state, v, b, energy):
     """Move a vertex to part b; every count and price follows, and marks that no longer hold."""
     a = np.int64(state.parts[v])
@@ -349,10 +330,10 @@ def move(state, v, b, energy):
     _put_in(state.columns, state.rows, False, v, b, state)
     _put_in(state.rows, state.columns, True, v, b, state)
     for p in range(len(state.sizes)):
-        set_prices(state, p, energy)
+        core.set_prices(state, p, energy)
 
 
-@compiled
+@core.compiled
 def boundary(state):
     """The vertices with an entry whose other end is on another part."""
     marked = np.zeros(len(state.parts), np.bool_)
@@ -401,7 +382,7 @@ def new_matching(
         mark=np.zeros(k, np.int64),
         clock=np.zeros(1, np.int64),
         looks=np.zeros(3, np.int64),
-        **counters(k, np.zeros(fixed.shape, np.int64), True, stop),
+        **core.counters(k, np.zeros(fixed.shape, np.int64), True, stop),
     )
     settle(state, imbalance)
     return state
@@ -439,7 +420,7 @@ class PartDesk(NamedTuple):
     receives: np.ndarray
 
 
-@compiled
+@core.compiled
 def new_desk(k, words):
     """A desk for k parts, all zero."""
     return PartDesk(
@@ -448,7 +429,7 @@ def new_desk(k, words):
     )  # fmt: skip
 
 
-@compiled
+@core.compiled
 def _gather(side, other, v, desk, visit, state):
     """For each part that the vertex has entries with, where all their other ends are needed."""
     ptr, needed, n, words = side.ptr, other.needed, 0, desk.common.shape[1]
@@ -468,7 +449,7 @@ def _gather(side, other, v, desk, visit, state):
     return n
 
 
-@compiled
+@core.compiled
 def survey(state, v, desk, visit):
     """The cost of the vertex on each part; and the costs that its own part would be rid of."""
     desk.near[:] = 0.0
@@ -484,7 +465,7 @@ def survey(state, v, desk, visit):
     return gain, sent, received
 
 
-@compiled
+@core.compiled
 def _survey_side(side, other, prices, counts, gain, v, desk, visit, state):
     """The same of the vertex's column, along which it sends, or its row, along which it receives.
 
@@ -503,17 +484,7 @@ def _survey_side(side, other, prices, counts, gain, v, desk, visit, state):
     return gain, fewer
 
 
-@compiled
-def _has_room(state, v, b, most):
-    """Whether the part can take the vertex within every limit, or stay below ``most`` times it."""
-    for m in range(len(state.limits)):
-        load, limit = state.loads[b, m] + state.weights[v, m], state.limits[m]
-        if load > limit and load >= most * limit:
-            return False
-    return True
-
-
-@compiled
+@core.compiled
 def _fullness(state, p):
     """The load of a part over its limit, for the weight of which that is largest."""
     most = 0.0
@@ -522,15 +493,15 @@ def _fullness(state, p):
     return most
 
 
-@compiled
+@core.compiled
 def _rise(volume, rows, price):
     """The cost of so many rows more, or less, for a part beside the total."""
     if price.strength == 0 or rows == 0:
         return 0.0
-    return height(volume + rows, price) - height(volume, price)
+    return core.height(volume + rows, price) - core.height(volume, price)
 
 
-@compiled
+@core.compiled
 def choose(state, v, desk, lost, energy, relieving, random):
     """The best other part that has room, −1 if there is none, and what the move would cost.
 
@@ -543,18 +514,18 @@ def choose(state, v, desk, lost, energy, relieving, random):
     base = -gain - energy.total * fewer_sent
     base += _rise(state.send[a], -fewer_sent, energy.send)
     base += _rise(state.recv[a], -fewer_received, energy.recv)
-    base = leaving(state, v, energy, base)
+    base = core.leaving(state, v, energy, base)
     best, least, ties = np.int64(-1), np.inf, 0
     for b in range(len(state.sizes)):
         if b == a:
             continue
         delta = base + desk.near[b] + energy.total * desk.sends[b]
-        delta = arriving(state, v, b, energy, delta)
+        delta = core.arriving(state, v, b, energy, delta)
         if delta > least:  # the rest only adds
             continue
         delta += _rise(state.send[b], desk.sends[b], energy.send)
         delta += _rise(state.recv[b], desk.receives[b], energy.recv)
-        if delta > least or not _has_room(state, v, b, most):
+        if delta > least or not core.has_room(state, v, b, most):
             continue
         if relieving:
             for m in range(len(state.limits)):
@@ -564,12 +535,12 @@ def choose(state, v, desk, lost, energy, relieving, random):
                 continue
         # Of equals a random one, so that plateaus are crossed in all directions.
         ties = ties + 1 if delta == least else 1
-        if ties == 1 or below(random, ties) == 0:
+        if ties == 1 or core.below(random, ties) == 0:
             best, least = np.int64(b), delta
     return best, least
 
 
-@compiled
+@core.compiled
 def sweep(state, vertices, temperature, energy, relieving, random, imbalance, every, most):
     """Offer each vertex of a list, in random order, its best other part.
 
@@ -581,11 +552,11 @@ def sweep(state, vertices, temperature, energy, relieving, random, imbalance, ev
     k = len(state.sizes)
     desk = new_desk(k, state.sums.shape[1])
     for p in range(k):
-        set_prices(state, p, energy)
+        core.set_prices(state, p, energy)
     for position in range(len(vertices)):
         if state.stop[0] or state.looks[0] > most:
             break
-        v = take(vertices, position, random)
+        v = core.take(vertices, position, random)
         a = np.int64(state.parts[v])
         if state.sizes[a] == 1:
             continue
@@ -593,7 +564,7 @@ def sweep(state, vertices, temperature, energy, relieving, random, imbalance, ev
         b, delta = choose(state, v, desk, lost, energy, relieving, random)
         if b < 0:
             continue
-        loss = tolerance(temperature, random) if temperature > 0 else temperature
+        loss = core.tolerance(temperature, random) if temperature > 0 else temperature
         if delta > loss:
             continue
         messages = state.messages[0]
@@ -605,5 +576,5 @@ def sweep(state, vertices, temperature, energy, relieving, random, imbalance, ev
         if state.looks[0] - state.looks[1] > every:
             settle(state, imbalance)
             for p in range(k):
-                set_prices(state, p, energy)
+                core.set_prices(state, p, energy)
     settle(state, imbalance)

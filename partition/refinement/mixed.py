@@ -117,6 +117,7 @@ class _MixedSearch(Annealing):
     """A matching, what it is improved by, and the best parts it has had."""
 
     state: Matching
+    sweeps = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -129,23 +130,22 @@ class _MixedSearch(Annealing):
 
     def anneal(self, deadline: Deadline) -> None:
         """Up, in a quarter of the sweeps at most; slowly down, or faster where time is short."""
-        state, effort = self.state, self.effort
-        first, sweeps = int(state.looks[0]), 0
-        most = first + int(LOOKS * effort)
+        state, work = self.state, LOOKS * self.effort
+        first, done = int(state.looks[0]), self.sweeps
+        most = first + int(work)
 
         def spent() -> float:
-            looks = (int(state.looks[0]) - first) / (LOOKS * effort)
-            work = max(looks, sweeps / max(FEWEST, MOST * effort))
+            sweeps = (self.sweeps - done) / max(FEWEST, MOST * self.effort)
+            share = max((int(state.looks[0]) - first) / work, sweeps)
             clock = deadline.spent() - AHEAD if deadline.paced else float(deadline.over())
-            if clock > work:
+            if clock > share:
                 deadline.decide()
-            return max(clock, work)
+            return max(clock, share)
 
         kept, before = state.parts.copy(), value(self.objective, state)
         temperature, ceiling = COLDEST, self._smooth() + TOLERANCE * self.objective.sum()
         while temperature < HOTTEST and spent() < 0.25:
             self._sweep(temperature, most)
-            sweeps += 1
             if self._smooth() > ceiling:
                 break
             temperature = COLDEST * (HOTTEST / COLDEST) ** (4 * spent())
@@ -153,7 +153,6 @@ class _MixedSearch(Annealing):
         while spent() < 0.9:
             cooled = (spent() - hot) / (0.9 - hot)
             self._sweep(temperature * (COLDEST / temperature) ** cooled, most)
-            sweeps += 1
             if cooled > HOPELESS and self._smooth() > ceiling:
                 break
         if value(self.objective, state) > before:
@@ -162,7 +161,6 @@ class _MixedSearch(Annealing):
         for _ in range(FLAT):
             if spent() < 1:
                 self._sweep(-GAIN, most)
-                sweeps += 1
         self._settle()
 
     def relieve(self) -> None:
@@ -193,13 +191,13 @@ class _MixedSearch(Annealing):
         self._settle()
 
     def _sweep(self, temperature: float, most: int = np.iinfo(np.int64).max) -> None:
-        vertices = boundary(self.state)
+        self.sweeps += 1
         evenness = EVENNESS if temperature > 0 else 0.0
         energy = energy_at(self.state, self.objective, PRESSURE * self._rows_for_work(), evenness)
         every = int(max(SETTLED * len(self.state.rows.others), 3 * self.state.looks[2]))
-        unit = self.objective.sum()
         numbers = (self.random, self.imbalance, every, most)
-        sweep(self.state, vertices, unit * temperature, energy, False, *numbers)
+        heat = self.objective.sum() * temperature
+        sweep(self.state, boundary(self.state), heat, energy, False, *numbers)
 
     def _settle(self) -> None:
         """Count what no longer changes, and keep it if it is the best."""

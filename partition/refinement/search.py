@@ -25,18 +25,7 @@ import scipy.sparse as sp
 from partition.deadline import Deadline
 from partition.graph.graph import chunks
 from partition.models.hypergraph import HypergraphModel
-from partition.refinement.core import (
-    NET,
-    Energy,
-    Price,
-    State,
-    boundary,
-    compiled,
-    counters,
-    fill,
-    sweep,
-    take,
-)
+from partition.refinement import core
 from partition.refinement.matching import Matching
 from partition.refinement.objective import OBJECTIVES, TABLE_SHARE, Objective, cells, sweeps_for
 
@@ -166,7 +155,7 @@ class Search(Annealing):
         lighter = (heaviest > self.limits).any() and (reached < heaviest).any()
         return state.parts if lighter or self._value(state) <= before else start
 
-    def _descend(self, level: Level, state: State, depth: int, finer: int = 0) -> State:
+    def _descend(self, level: Level, state: core.State, depth: int, finer: int = 0) -> core.State:
         """Search on the coarser levels, then on this one; ``finer``: pins of those to come."""
         pins = len(level.pins)
         sweeps = sweeps_for(pins)
@@ -188,14 +177,16 @@ class Search(Annealing):
         return self._alone(level, state, sweeps, depth, pins / max(1, pins + finer))
 
     def _alone(
-        self, level: Level, state: State, sweeps: int, depth: int = 0, share: float = 1.0
-    ) -> State:
+        self, level: Level, state: core.State, sweeps: int, depth: int = 0, share: float = 1.0
+    ) -> core.State:
         """Search on this level, in a share of the time that is left."""
         part = self.deadline.part(share if self.deadline.paced else 1.0)
         sweeps = max(1, round(sweeps * min(1.0, self.effort)))
         return self._anneal(state, level, depth, sweeps, part)
 
-    def _anneal(self, state: State, level: Level, depth: int, sweeps: int, part: Deadline) -> State:
+    def _anneal(
+        self, state: core.State, level: Level, depth: int, sweeps: int, part: Deadline
+    ) -> core.State:
         """Heat, cool, and undo it if that was for nothing."""
         kept, before, feasible = state.parts.copy(), self._value(state), self._feasible(state)
         ceiling = self._value(state, smooth=True) + self.tolerance * self.objective.sum()
@@ -232,20 +223,20 @@ class Search(Annealing):
             part.decide()
         return late
 
-    def _sweep(self, state: State, temperature: float) -> None:
+    def _sweep(self, state: core.State, temperature: float) -> None:
         """Offer each vertex of the boundary a move."""
         evenness = EVENNESS if temperature > 0 else 0.0
         energy = energy_at(state, self.objective, PRESSURE[temperature == 0], evenness)
-        sweep(state, boundary(state), self.unit * temperature, energy, self.random)
+        core.sweep(state, core.boundary(state), self.unit * temperature, energy, self.random)
 
-    def _value(self, state: State, smooth: bool = False) -> float:
+    def _value(self, state: core.State, smooth: bool = False) -> float:
         """The objective; or a smooth one, with norms for the maxima."""
         return value(self.objective, state, norm if smooth else np.max)
 
-    def _feasible(self, state: State) -> bool:
+    def _feasible(self, state: core.State) -> bool:
         return bool((state.loads <= state.limits).all())
 
-    def state(self, level: Level, parts: np.ndarray, depth: int) -> State:
+    def state(self, level: Level, parts: np.ndarray, depth: int) -> core.State:
         """The counts of a partition of a level."""
         # Clusters are too coarse a grain for the balance asked for.
         slack = np.minimum(self.grain, SLACK * level.weights.mean(axis=0)) if depth else 0
@@ -255,16 +246,16 @@ class Search(Annealing):
 
 
 def energy_at(
-    state: State | Matching, objective: Objective, pressure: float, evenness: float = 0.0
-) -> Energy:
+    state: core.State | Matching, objective: Objective, pressure: float, evenness: float = 0.0
+) -> core.Energy:
     """The objective's slopes at a partition, times the volume: what one more row costs in rows."""
     total = max(1.0, float(state.send.sum()))
     send, recv = max(1.0, norm(state.send)), max(1.0, norm(state.recv))
     k = len(state.send)
-    return Energy(
+    return core.Energy(
         total=float(objective.total),  # another type would be compiled anew
-        send=Price(objective.max_send * total / (k * send), send, DOUBLINGS),
-        recv=Price(objective.max_recv * total / (k * recv), recv, DOUBLINGS),
+        send=core.Price(objective.max_send * total / (k * send), send, DOUBLINGS),
+        recv=core.Price(objective.max_recv * total / (k * recv), recv, DOUBLINGS),
         pressure=float(pressure * objective.sum()),
         messages=objective.messages * total / max(1, state.messages[0]),
         evenness=evenness * objective.sum() * total / k,
@@ -272,7 +263,7 @@ def energy_at(
 
 
 def value(
-    objective: Objective, state: State | Matching, largest: Callable[..., float] = np.max
+    objective: Objective, state: core.State | Matching, largest: Callable[..., float] = np.max
 ) -> float:
     """The objective of a partition: see :class:`~partition.refinement.objective.Objective`.
 
@@ -378,15 +369,15 @@ def new_state(
     *,
     messages: bool,
     stop: np.ndarray | None = None,
-) -> State:
+) -> core.State:
     """The tables of :class:`State` for a partition of a level."""
     sizes = np.diff(level.indptr)
-    facts = np.zeros(len(sizes), NET)
+    facts = np.zeros(len(sizes), core.NET)
     facts["cost"], facts["owner"], facts["fold"] = level.costs, level.owners, level.folds
     facts["table"] = sizes * TABLE_SHARE >= k
     where = np.concatenate(([0], np.cumsum(cells(sizes, k))))
     facts["where"] = where[:-1]
-    state = State(
+    state = core.State(
         net_ptr=level.indptr,
         pins=level.pins,
         vertex_ptr=level.vertex_ptr,
@@ -395,9 +386,9 @@ def new_state(
         parts=parts.astype(np.int32),
         cells=np.zeros(where[-1], np.int32),
         limits=limits,
-        **counters(k, level.weights, messages, stop),
+        **core.counters(k, level.weights, messages, stop),
     )
-    fill(state)
+    core.fill(state)
     return state
 
 
@@ -423,7 +414,7 @@ def _level(indptr: np.ndarray, pins: np.ndarray, weights: np.ndarray, *facts: np
     return Level(weights, indptr, pins, vertex_ptr, nets, *facts)
 
 
-@compiled
+@core.compiled
 def cluster(state, labels, heaviest, largest, random):
     """Join each vertex to the cluster, in its own part, that its small nets tie it to most.
 
@@ -440,7 +431,7 @@ def cluster(state, labels, heaviest, largest, random):
     for v in range(n):
         labels[v] = v
     for position in range(n):
-        v = take(order, position, random)
+        v = core.take(order, position, random)
         if not alone[v]:
             continue
         nmet = 0
@@ -484,7 +475,7 @@ def cluster(state, labels, heaviest, largest, random):
     return clusters
 
 
-@compiled
+@core.compiled
 def _squeeze(net_ptr, pins, labels, clusters, new_ptr, new_pins, digest):
     """The nets with clusters for vertices, each once, and digests that no order of them changes."""
     mark = np.full(clusters, -1, np.int32)
