@@ -18,6 +18,7 @@ import contextlib
 import os
 import stat
 import tempfile
+from collections import namedtuple
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -59,7 +60,13 @@ def _private_folder() -> str:
     return ""
 
 
-class State(NamedTuple):
+class State(
+    namedtuple(
+        "State",
+        "net_ptr pins vertex_ptr nets facts parts cells weights loads limits sizes send recv "
+        "pairs messages send_price recv_price stop",
+    )
+):
     """A hypergraph and its partition.
 
     Attributes
@@ -89,25 +96,6 @@ class State(NamedTuple):
     stop : (1,) bool
         Set when the time is over: sweeps end where they are.
     """
-
-    net_ptr: np.ndarray
-    pins: np.ndarray
-    vertex_ptr: np.ndarray
-    nets: np.ndarray
-    facts: np.ndarray
-    parts: np.ndarray
-    cells: np.ndarray
-    weights: np.ndarray
-    loads: np.ndarray
-    limits: np.ndarray
-    sizes: np.ndarray
-    send: np.ndarray
-    recv: np.ndarray
-    pairs: np.ndarray
-    messages: np.ndarray
-    send_price: np.ndarray
-    recv_price: np.ndarray
-    stop: np.ndarray
 
 
 class Price(NamedTuple):
@@ -143,7 +131,7 @@ NEAR, OWN, PLAIN, OWN_FOLDS, PLAIN_FOLDS = range(5)
 WIDE = 128  # up to so many parts, a vertex looks at all
 
 
-class Desk(NamedTuple):
+class Desk(namedtuple("Desk", "costs sums seen candidates")):
     """Scratch memory of :func:`survey`, all zero between two vertices.
 
     Attributes
@@ -155,11 +143,6 @@ class Desk(NamedTuple):
     seen, candidates : (k,) bool, (k,) int64
         Parts that the vertex may move to.
     """
-
-    costs: np.ndarray
-    sums: np.ndarray
-    seen: np.ndarray
-    candidates: np.ndarray
 
 
 def counters(

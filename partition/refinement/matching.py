@@ -17,8 +17,8 @@ meanwhile, by :func:`settle`: until then, moves seem to cost more than they do.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,7 +26,7 @@ import scipy.sparse as sp
 from partition.refinement import core
 
 
-class Side(NamedTuple):
+class Side(namedtuple("Side", "ptr others mate needed")):
     """The columns of M, or its rows, and their edges of the matching.
 
     Attributes
@@ -40,13 +40,14 @@ class Side(NamedTuple):
         Parts r for which (j, r) is needed, or parts s for which (i, s) is. A bit may be missing.
     """
 
-    ptr: np.ndarray
-    others: np.ndarray
-    mate: np.ndarray
-    needed: np.ndarray
 
-
-class Matching(NamedTuple):
+class Matching(
+    namedtuple(
+        "Matching",
+        "columns rows parts sums work fixed counted weights loads limits sizes send recv pairs "
+        "messages send_price recv_price stamp came queue mark clock looks stop",
+    )
+):
     """A partition of the rows and columns of M, and what its mixed exchange sends.
 
     Masks have a bit for each part, in words of 64.
@@ -73,31 +74,6 @@ class Matching(NamedTuple):
     stop : (1,) bool
         Set when the time is over: sweeps end where they are.
     """
-
-    columns: Side
-    rows: Side
-    parts: np.ndarray
-    sums: np.ndarray
-    work: np.ndarray
-    fixed: np.ndarray
-    counted: np.ndarray
-    weights: np.ndarray
-    loads: np.ndarray
-    limits: np.ndarray
-    sizes: np.ndarray
-    send: np.ndarray
-    recv: np.ndarray
-    pairs: np.ndarray
-    messages: np.ndarray
-    send_price: np.ndarray
-    recv_price: np.ndarray
-    stamp: np.ndarray
-    came: np.ndarray
-    queue: np.ndarray
-    mark: np.ndarray
-    clock: np.ndarray
-    looks: np.ndarray
-    stop: np.ndarray
 
 
 @core.compiled
@@ -395,7 +371,7 @@ def place(state: Matching, parts: np.ndarray) -> None:
     state.rows.mate[:] = -1
 
 
-class PartDesk(NamedTuple):
+class PartDesk(namedtuple("PartDesk", "common touched mark near sends receives")):
     """Scratch memory of :func:`survey`, for each part.
 
     Attributes
@@ -411,13 +387,6 @@ class PartDesk(NamedTuple):
         If the vertex were on that part: the price of what others would send and receive more, and
         how many rows the part itself would.
     """
-
-    common: np.ndarray
-    touched: np.ndarray
-    mark: np.ndarray
-    near: np.ndarray
-    sends: np.ndarray
-    receives: np.ndarray
 
 
 @core.compiled

@@ -15,6 +15,7 @@ the hypergraph smaller, all of them are spent on single vertices.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +24,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from partition.deadline import Deadline
-from partition.graph.graph import chunks
 from partition.models.hypergraph import HypergraphModel
 from partition.refinement import core
 from partition.refinement.matching import Matching
@@ -73,19 +73,8 @@ def refine(
     (n,) int32
         Not worse than the start by the objective, unless the start was out of balance; parts
         that were not empty are not.
-
-    Raises
-    ------
-    ValueError
-        If ``parts`` is not n numbers in 0..k−1, or a net does not pin its owner.
     """
-    start = np.asarray(parts)
-    n = len(model.weights)
-    if start.shape != (n,):
-        raise ValueError(f"{start.shape} parts for {n} vertices")
-    if n and not 0 <= start.min() <= start.max() < k:
-        raise ValueError(f"a part number is outside 0..{k - 1}")
-    start = start.astype(np.int32)
+    start = np.asarray(parts, np.int32)
     level = finest_level(model, extra_weights)
     del model  # the level has what it needs of it
     if k == 1 or not len(level.owners):
@@ -286,8 +275,7 @@ def norm(volumes: np.ndarray) -> float:
     return largest * float(np.mean((volumes / largest) ** exponent)) ** (1 / exponent)
 
 
-@dataclass(frozen=True)
-class Level:
+class Level(namedtuple("Level", "weights indptr pins vertex_ptr nets costs owners folds")):
     """A hypergraph whose vertices are those of the model, or clusters of them.
 
     Attributes
@@ -300,18 +288,9 @@ class Level:
     costs, owners, folds : (nets,) int64, (nets,) int32, (nets,) bool
     """
 
-    weights: np.ndarray
-    indptr: np.ndarray
-    pins: np.ndarray
-    vertex_ptr: np.ndarray
-    nets: np.ndarray
-    costs: np.ndarray
-    owners: np.ndarray
-    folds: np.ndarray
-
 
 def finest_level(model: HypergraphModel, extra_weights: np.ndarray | None) -> Level:
-    """The model itself, less the nets of one pin, which cost nothing; each net pins its owner."""
+    """The model itself, less the nets of one pin, which cost nothing. Each net pins its owner."""
     n, nnets = len(model.weights), len(model.indptr) - 1
     weights = np.array(model.weights, np.int64).reshape(n, 1)
     if extra_weights is not None:
@@ -321,14 +300,7 @@ def finest_level(model: HypergraphModel, extra_weights: np.ndarray | None) -> Le
     owners = np.asarray(np.arange(nnets) if model.owners is None else model.owners, np.int32)
     pins = np.asarray(model.pins, np.int32)
     indptr = np.asarray(model.indptr, np.int64)
-    sizes = np.diff(indptr)
-    pinned = np.zeros(nnets, bool)
-    for first, last in chunks(indptr):
-        net = np.repeat(np.arange(first, last, dtype=np.int32), sizes[first:last])
-        pinned[net[owners[net] == pins[indptr[first] : indptr[last]]]] = True
-    if not pinned[sizes > 0].all():
-        raise ValueError("a net does not pin its owner")
-    nets = np.flatnonzero(sizes > 1)
+    nets = np.flatnonzero(np.diff(indptr) > 1)
     indptr, pins = _pins_of(indptr, pins, nets)
     return _level(indptr, pins, weights, costs[nets], owners[nets], folds[nets])
 
