@@ -6,12 +6,13 @@ import dataclasses
 import functools
 import inspect
 import itertools
+import json
 import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import click
 import click.shell_completion
@@ -24,6 +25,7 @@ from partition.errors import (
     nearest,
     printing,
 )
+from partition.records import to_json
 from partition.registry import resolved
 
 EXIT_INTERRUPTED = 130
@@ -53,13 +55,43 @@ _SECTION = re.compile(r"^(Parameters|Attributes|Examples)\n-+\n", re.M)
 _ENTRY = re.compile(r"^(\w+)(?: : (.*))?\n((?: +\S.*\n?)*)", re.M)
 
 
+class Result(NamedTuple):
+    """The result of a command.
+
+    Attributes
+    ----------
+    facts : object
+        One value of JSON.
+    show : callable or str
+        Prints the facts for people; or a line that says them.
+    error : UserError, optional
+        What is wrong with them, for the end.
+    """
+
+    facts: Any
+    show: Callable[[Any], None] | str
+    error: UserError | None = None
+
+    def print(self, as_json: bool) -> None:
+        """Print it, as JSON or for people."""
+        if as_json:
+            click.echo(json.dumps(self.facts, default=to_json))
+        elif isinstance(self.show, str):
+            click.echo(self.show)
+        else:
+            self.show(self.facts)
+        if self.error is not None:
+            raise self.error
+
+
 def command(function: Callable[..., object]) -> click.Command:
     """A command that is declared once: by the signature of a function, and by its docstring.
 
     Positional parameters are arguments. Parameters by keyword, and fields of a parameter that is a
     dataclass, are options: of the type and with the default that they have there. Type, or further
     arguments of :class:`click.Option`, may be said by ``Annotated``: ``also`` is added to the help,
-    ``names`` are how it is written. Options that decorators of click have declared stay.
+    ``names`` are how it is written. Options that decorators of click have declared stay. Where the
+    function returns a :class:`Result`, the command has ``--json``.
 
     The docstring is the help. In its section Parameters (of a dataclass: Attributes) stands behind
     the colon how an option is written where that is not ``--name``, and its metavar; examples come
@@ -67,15 +99,21 @@ def command(function: Callable[..., object]) -> click.Command:
     """
     text, _, examples = _sections(function)
     hints = get_type_hints(function, include_extras=True)
+    shows = hints.get("return") is Result
     kinds: dict[str, Any] = {key: hint for key, hint in hints.items() if _is_group(hint)}
 
     @functools.wraps(function)
-    def run(**given: Any) -> object:
+    def run(**given: Any) -> None:
+        as_json = given.pop("as_json", False)
         for name, kind in kinds.items():
             values = {each.name: given.pop(each.name) for each in dataclasses.fields(kind)}
             given[name] = kind(**values)
-        return function(**given)
+        result = function(**given)
+        if isinstance(result, Result):
+            result.print(as_json)
 
+    if shows:
+        option("--json as_json", "Print one JSON value and nothing else.", is_flag=True)(run)
     for declare in reversed([*_declarations(function)]):
         declare(run)
     name = function.__name__.strip("_").replace("_", "-")

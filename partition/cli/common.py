@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 import threading
 import time
@@ -14,12 +13,11 @@ from typing import Annotated, Any
 
 import click
 
-from partition.commands import Assignments
+from partition.commands import Assignments, Result
 from partition.errors import DataWarning, UserError, shown
 from partition.graph.graph import DIRECTIONS
 from partition.graph.store import Partition
 from partition.pipeline import adding, balance
-from partition.records import to_json
 from partition.reporting import tables
 from partition.reporting.describe import describe_partition
 from partition.terminal import console, duration, on_terminal, pauses
@@ -29,10 +27,6 @@ GraphFolder = Annotated[Path, {"metavar": "G.graph"}]
 NewGraph = Annotated[Path, {"metavar": "OUT.graph"}]
 Names = Annotated[tuple[str, ...], {"metavar": "NAME..."}]
 Force = Annotated[bool, {"help": "Replace existing output."}]
-Json = Annotated[
-    bool,
-    {"names": ["--json"], "help": "Print one JSON value on standard output and nothing else."},
-]
 Direction = Annotated[
     str | None,
     click.Choice(DIRECTIONS),
@@ -50,32 +44,21 @@ Settings = Annotated[
 ]
 
 
-def emit(facts: object, as_json: bool, show: Callable[[], None]) -> None:
-    """Print facts as one JSON value, or as ``show`` does."""
-    if as_json:
-        click.echo(json.dumps(facts, default=to_json))
-    else:
-        show()
-
-
-def emit_each(
-    found: Sequence[Partition],
-    as_json: bool,
-    show: Callable[[Partition], None],
-    **common: object,
-) -> None:
-    """Emit one partition, or the two of a pair: as JSON, an object with ``partitions``.
+def result_of(
+    found: Sequence[Partition], show: Callable[[Partition], None], **common: object
+) -> Result:
+    """The result of one partition, or of the two of a pair: as JSON, an object with ``partitions``.
 
     ``common`` holds for all of them together.
     """
     facts = [describe_partition(partition) for partition in found]
     together = facts[0] if len(facts) == 1 else {"partitions": facts}
 
-    def show_all() -> None:
+    def show_all(_: object) -> None:
         for partition in found:
             show(partition)
 
-    emit(together | common, as_json, show_all)
+    return Result(together | common, show_all)
 
 
 def show_added(partition: Partition) -> None:

@@ -9,7 +9,7 @@ import click
 
 from partition.charts.paper import check_figures, save_figures
 from partition.cli import common
-from partition.commands import command, figures_option, page_option
+from partition.commands import Result, command, figures_option, page_option
 from partition.errors import UserError
 from partition.graph import store
 from partition.records import make_room_for
@@ -26,8 +26,7 @@ def compare(
     direction: common.Direction = None,
     page: Path | None,
     figures: Path | None,
-    as_json: common.Json = False,
-) -> None:
+) -> Result:
     """Compare partitions (all, or those named) with each other and with random rows.
 
     Volume: rows sent by all ranks in one exchange. Max send, max receive: rows of the busiest rank,
@@ -40,8 +39,6 @@ def compare(
     if page is not None:
         make_room_for(page)
     rows = comparison.compare(graph, names, direction)
-    if not rows and not as_json:
-        raise UserError(f"{graph} has no partitions", "make one: gcn-partition add")
     if rows and (page is not None or figures is not None):
         from partition.reporting.page import comparison_figures, write_comparison
 
@@ -50,7 +47,13 @@ def compare(
             write_comparison(page, store.open_graph(graph, check=False).manifest, rows, parts)
         if figures is not None:
             save_figures(comparison_figures(rows, parts), figures)
-    common.emit(rows, as_json, lambda: tables.show_comparison(rows))
+
+    def show(rows: list[dict[str, object]]) -> None:
+        if not rows:
+            raise UserError(f"{graph} has no partitions", "make one: gcn-partition add")
+        tables.show_comparison(rows)
+
+    return Result(rows, show)
 
 
 @command
@@ -60,8 +63,7 @@ def simulate_(
     batches: simulate.MiniBatches,
     *,
     direction: common.Direction = None,
-    as_json: common.Json = False,
-) -> None:
+) -> Result:
     """Simulate the communication of random mini-batches; ratios are to the first partition named.
 
     Rows and messages of one expand for each of them: mean, standard deviation and quantiles.
@@ -75,7 +77,7 @@ def simulate_(
     """
     with common.working("drawing mini-batches"):
         facts = simulate.simulate(graph, names, direction=direction, **vars(batches))
-    common.emit(facts, as_json, lambda: tables.show_simulation(facts))
+    return Result(facts, tables.show_simulation)
 
 
 @command

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import click
 
 from partition.cli import common
-from partition.commands import command, parse_bytes
+from partition.commands import Result, command, parse_bytes
 from partition.errors import UserError
 from partition.graph import store
 from partition.graph.graph import MASKS
@@ -242,8 +242,7 @@ def import_(
     reverse: bool = False,
     memory: Annotated[str | None, {"also": f"For {', '.join(STREAMS)}."}] = None,
     force: common.Force = False,
-    as_json: common.Json = False,
-) -> None:
+) -> Result:
     """Read the graph in the file or folder SOURCE and write it to the folder OUT.graph.
 
     SOURCE may also be a data set that PyTorch Geometric, OGB or DGL downloads, if it is installed:
@@ -290,7 +289,7 @@ def import_(
             common.note(ONE_WAY_RELATIONS)
     elif manifest.directed and options.direction is None and not options.undirected:
         common.note(DIRECTED)
-    _show_data(out, manifest, as_json)
+    return _result(out, manifest)
 
 
 @command
@@ -303,8 +302,7 @@ def attach(
     arc_train_mask: str | None = None,
     arc_val_mask: str | None = None,
     arc_test_mask: str | None = None,
-    as_json: common.Json = False,
-) -> None:
+) -> Result:
     """Add data of vertices and arcs to a graph folder, or replace those that it has.
 
     Arcs and partitions stay as they are.
@@ -343,7 +341,7 @@ def attach(
         raise UserError("there is nothing to attach", hint)
     with common.noted_warnings():
         manifest = assemble.attach_files(graph, arc_files=arc_files, report=common.note, **fields)
-    _show_data(graph, manifest, as_json)
+    return _result(graph, manifest)
 
 
 @command
@@ -353,8 +351,7 @@ def export(
     *,
     relation: tuple[str, ...] = (),
     force: common.Force = False,
-    as_json: common.Json = False,
-) -> None:
+) -> Result:
     """Write the relations and types of a heterogeneous graph as tables into the folder DIR.
 
     A csv for each relation, Parquet for each type, and graph.toml, which import reads.
@@ -377,14 +374,13 @@ def export(
     if relation:
         stored = store.open_graph(graph)
         manifest = export_relations(stored, out, relation, force, common.note)
-        _show_data(out, manifest, as_json)
-        return
+        return _result(out, manifest)
     facts = export_tables(store.open_graph(graph), out, force)
     line = f"{out}: {len(facts['relations']):,} relations, {len(facts['nodes']):,} types"
-    common.emit(facts, as_json, lambda: click.echo(line))
+    return Result(facts, line)
 
 
-def _show_data(path: Path, manifest: store.Manifest, as_json: bool) -> None:
+def _result(path: Path, manifest: store.Manifest) -> Result:
     summary = describe_data(store.open_graph(path))
     facts = {"path": str(path), "manifest": manifest, "summary": summary}
-    common.emit(facts, as_json, lambda: tables.show_data(path, manifest, summary))
+    return Result(facts, lambda _: tables.show_data(path, manifest, summary))

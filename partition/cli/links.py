@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from partition.cli import common
 from partition.cli.importing import Comments, Header
-from partition.commands import command
+from partition.commands import Result, command
 from partition.errors import UserError, check_name
 from partition.graph import store
 from partition.graph.links import HELD_OUT, has_pairs, read_pairs, split_pairs, write_pairs
@@ -112,8 +112,7 @@ def pairs(
     comments: Comments = None,
     drop_held_out: bool = False,
     force: common.Force = False,
-    as_json: common.Json = False,
-) -> None:
+) -> Result:
     """Split the arcs of a graph into pairs to train on, validate on and test on, or read pairs.
 
     The graph keeps all arcs: gcnmpi leaves those to validate and test on out of M, both ways of
@@ -197,7 +196,7 @@ def pairs(
     for line in [*notes, *descriptions(kept, stored.graph.relations, of)]:
         common.note(line)
     described = describe_pairs(made, stored.graph)
-    common.emit(described, as_json, lambda: tables.show_list([], [described]))
+    return Result(described, lambda _: tables.show_list([], [described]))
 
 
 @command
@@ -208,8 +207,7 @@ def negatives(
     hard: int = 500,
     masks: str = "val,test",
     force: common.Force = False,
-    as_json: common.Json = False,
-) -> None:
+) -> Result:
     """Find candidates that are hard to tell from the true ends of pairs to validate and test on.
 
     They are the likeliest partners of the other end that are none, by common neighbours and
@@ -241,4 +239,4 @@ def negatives(
     with common.advancing() as tell:
         made = with_hard_candidates(pairs, stored.graph, hard, list(dict.fromkeys(of)), tell)
     facts = describe_pairs(write_pairs(graph, made, force=True), stored.graph)
-    common.emit(facts, as_json, lambda: tables.show_list([], [facts]))
+    return Result(facts, lambda _: tables.show_list([], [facts]))

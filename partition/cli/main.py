@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import click
 
 from partition.backends import TOOLS
 from partition.cli import common
-from partition.commands import Commands, command
+from partition.commands import Commands, Result, command
 from partition.errors import UserError, unknown_name
 from partition.graph import store
-from partition.graph.links import PairSet, list_pairs, read_pairs, remove_pairs
+from partition.graph.graph import Graph
+from partition.graph.links import list_pairs, read_pairs, remove_pairs
 from partition.graph.samples import list_samples, read_samples, remove_samples
 from partition.graph.store import Partition, members
 from partition.pipeline import adding
@@ -46,54 +49,41 @@ ELSEWHERE = {
 
 
 @command
-def info(
-    graph: common.GraphFolder, name: str | None = None, *, as_json: common.Json = False
-) -> None:
+def info(graph: common.GraphFolder, name: str | None = None) -> Result:
     """Describe a graph folder (size, degrees, changes by the import), or what it has by a name.
 
     NAME is a partition, or a set of pairs or of samples.
     """
     if name is None:
         stored = store.open_graph(graph)
-        spread, partitions = degrees(stored.merged), _described(graph)
-        facts = {"path": str(graph), "manifest": stored.manifest, "degrees": spread}
+        partitions, pairs, samples = _contents(graph, stored.graph)
+        facts = {"path": str(graph), "manifest": stored.manifest, "degrees": degrees(stored.merged)}
         facts |= {"partitions": [describe_partition(each, lists=False) for each in partitions]}
-        sets = [describe_pairs(each, stored.graph) for each in _pair_sets(graph)]
-        facts |= {"pairs": sets} if sets else {}
-        samples = _sample_sets(graph)
-        facts |= {"samples": samples} if samples else {}
-        schema = describe_schema(stored.graph)
-        facts |= {"schema": schema} if schema else {}
-        common.emit(
-            facts,
-            as_json,
-            lambda: tables.show_graph(stored, spread, partitions, sets, schema, samples),
-        )
-    elif _kind_of(graph, name) == "samples":
+        more = {"pairs": pairs, "samples": samples, "schema": describe_schema(stored.graph)}
+        facts |= {key: found for key, found in more.items() if found}
+        return Result(facts, partial(tables.show_graph, stored, partitions))
+    kind = _kind_of(graph, name)
+    if kind == "samples":
         one = describe_samples(read_samples(graph, name))
-        common.emit(one, as_json, lambda: tables.show_samples(one))
-    elif _kind_of(graph, name) == "pairs":
+        return Result(one, tables.show_samples)
+    if kind == "pairs":
         described = describe_pairs(read_pairs(graph, name), store.open_graph(graph).graph)
-        common.emit(described, as_json, lambda: tables.show_pairs(described))
-    else:
-        found = [store.read_partition(graph, each) for each in members(graph, name)]
-        common.emit_each(found, as_json, tables.show_partition)
+        return Result(described, tables.show_pairs)
+    found = [store.read_partition(graph, each) for each in members(graph, name)]
+    return common.result_of(found, tables.show_partition)
 
 
-def _described(graph: Path) -> list[Partition]:
-    """All partitions of a folder, without their part vectors."""
-    names = store.list_partitions(graph)
-    return [store.read_partition(graph, name, parts=False) for name in names]
-
-
-def _pair_sets(graph: Path) -> list[PairSet]:
-    """All sets of pairs of a folder, whose arrays are not looked at."""
-    return [read_pairs(graph, name, check=False) for name in list_pairs(graph)]
-
-
-def _sample_sets(graph: Path) -> list[dict[str, object]]:
-    """The facts of all sets of samples of a folder."""
-    return [describe_samples(read_samples(graph, name)) for name in list_samples(graph)]
+def _contents(
+    path: Path, graph: Graph | None = None
+) -> tuple[list[Partition], list[dict[str, object]], list[dict[str, object]]]:
+    """All partitions of a folder, without their parts, and facts of its sets: pairs, samples."""
+    names = store.list_partitions(path)
+    pairs = [read_pairs(path, name, check=False) for name in list_pairs(path)]
+    return (
+        [store.read_partition(path, name, parts=False) for name in names],
+        [describe_pairs(each, graph) for each in pairs],
+        [describe_samples(read_samples(path, name)) for name in list_samples(path)],
+    )
 
 
 def _kind_of(graph: Path, name: str) -> str:
@@ -111,37 +101,35 @@ def _kind_of(graph: Path, name: str) -> str:
 
 
 @command
-def check(graph: common.GraphFolder, *, as_json: common.Json = False) -> None:
+def check(graph: common.GraphFolder) -> Result:
     """Read all of a graph folder, and compare it with what it says of itself.
 
     Its partitions, pairs and samples are read too.
     """
     found = list(check_folder(graph))
-    common.emit(found, as_json, lambda: tables.show_checks(found))
     wrong = [finding for finding in found if finding.wrong is not None]
-    if wrong:
-        first, *others = wrong
-        more = f" (and {len(others)} more)" if others else ""
-        hint = (
-            "import the graph again, or make the partition again with gcn-partition add --force, "
-            "pairs with gcn-partition pairs --force, samples with gcn-partition samples --force"
-        )
-        raise UserError(f"{graph}: {first.what}: {first.wrong}{more}", hint)
+    if not wrong:
+        return Result(found, tables.show_checks)
+    more = f" (and {len(wrong) - 1} more)" if wrong[1:] else ""
+    hint = (
+        "import the graph again, or make the partition again with gcn-partition add --force, "
+        "pairs with gcn-partition pairs --force, samples with gcn-partition samples --force"
+    )
+    error = UserError(f"{graph}: {wrong[0].what}: {wrong[0].wrong}{more}", hint)
+    return Result(found, tables.show_checks, error)
 
 
 @command
-def list_(graph: common.GraphFolder, *, as_json: common.Json = False) -> None:
+def list_(graph: common.GraphFolder) -> Result:
     """List the partitions of a graph, and its sets of pairs and of samples."""
     store.open_graph(graph, check=False)
-    partitions, sets = _described(graph), [describe_pairs(each) for each in _pair_sets(graph)]
+    partitions, *sets = _contents(graph)
     facts = [describe_partition(partition, lists=False) for partition in partitions]
-    samples = _sample_sets(graph)
-    every = [*facts, *sets, *samples]
-    common.emit(every, as_json, lambda: tables.show_list(partitions, sets, samples))
+    return Result([*facts, *itertools.chain(*sets)], lambda _: tables.show_list(partitions, *sets))
 
 
 @command
-def remove(graph: common.GraphFolder, names: common.Names, *, as_json: common.Json = False) -> None:
+def remove(graph: common.GraphFolder, names: common.Names) -> Result:
     """Delete partitions, and sets of pairs and of samples: of two of one name both."""
     store.open_graph(graph, check=False)
     kinds = {name: _kind_of(graph, name) for name in names}
@@ -154,11 +142,11 @@ def remove(graph: common.GraphFolder, names: common.Names, *, as_json: common.Js
             removing[kind](graph, name)
     removed = [*partitions, *(name for name in kinds if name not in of)]
     line = f"removed {', '.join(removed)}"
-    common.emit({"removed": removed}, as_json, lambda: click.echo(line))
+    return Result({"removed": removed}, line)
 
 
 @command
-def models(*, as_json: common.Json = False) -> None:
+def models() -> Result:
     """List the models, the tools that take them, and the tools' options."""
     missing = TOOLS.available()
     rows = []
@@ -168,7 +156,7 @@ def models(*, as_json: common.Json = False) -> None:
             table = {key: asdict(option) for key, option in options.items()}
             facts = {"model": name, "help": model.help, "tool": tool, "missing": missing[tool]}
             rows.append(facts | {"options": table})
-    common.emit(rows, as_json, lambda: tables.show_models(rows))
+    return Result(rows, tables.show_models)
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from partition.backends import TOOLS
 from partition.backends.catalogue import AUTO, MODELS
 from partition.cli import common
-from partition.commands import Assignments, command, parse_bytes
+from partition.commands import Assignments, Result, command, parse_bytes
 from partition.errors import UserError, unknown_name
 from partition.graph.manifest import EXCHANGES, read_manifest
 from partition.pipeline import adding, tool_files
@@ -106,8 +106,7 @@ def add(
     memory: Annotated[str | None, {"also": f"For {', '.join(MODELS_KNOWN)}."}] = None,
     if_missing: bool = False,
     force: common.Force = False,
-    as_json: common.Json = False,
-) -> None:
+) -> Result:
     """Partition a graph and store the result in its folder.
 
     `gcn-partition models` lists models, tools and their options.
@@ -160,8 +159,7 @@ def add(
     gcn-partition add G.graph --model shp -k 8 --set batch=20000 --set theta=0.01
     """
     if if_missing and (there := adding.existing_partitions(graph, wanted.name, k, force)):
-        common.emit_each(there, as_json, common.show_added, warnings=[])
-        return
+        return common.result_of(there, common.show_added, warnings=[])
     options = common.parse_settings(settings)
     if objective is not None:
         if "objective" in options:
@@ -201,7 +199,7 @@ def add(
                     report=common.note, working=report, **common_options, **options,
                 )
             ]  # fmt: skip
-    common.emit_each(made, as_json, common.show_added, warnings=messages)
+    return common.result_of(made, common.show_added, warnings=messages)
 
 
 def _prepare(time_limit: float | None, exchanges: Sequence[str]) -> None:
@@ -247,8 +245,7 @@ def refine(
     time_limit: float | None = None,
     direction: common.Direction = None,
     force: common.Force = False,
-    as_json: common.Json = False,
-) -> None:
+) -> Result:
     """Refine the partition NAME: move vertices so that fewer rows are sent.
 
     The rows of the busiest rank are reduced most. The balance is kept. NAME may be any partition,
@@ -288,7 +285,7 @@ def refine(
             graph, start, k=k, name=name, objective=objective, imbalance=imbalance, seed=seed,
             effort=effort, time_limit=time_limit, direction=direction, overwrite=force,
         )  # fmt: skip
-    common.emit_each([made], as_json, common.show_added, warnings=messages)
+    return common.result_of([made], common.show_added, warnings=messages)
 
 
 def parse_objective(pairs: tuple[str, ...], exchange: str) -> Objective:
@@ -324,8 +321,7 @@ def import_parts(
     first: Annotated[int, click.IntRange(0, 1)] = 0,
     direction: common.Direction = None,
     force: common.Force = False,
-    as_json: common.Json = False,
-) -> None:
+) -> Result:
     """Store a partition of another program: FILE has a part number per vertex.
 
     One number per line (METIS, hMETIS, KaHyPar, KaHIP, Zoltan) or several (PaToH),
@@ -350,7 +346,7 @@ def import_parts(
     made = adding.import_parts(
         graph, file, name, k, first=first, direction=direction, overwrite=force
     )
-    common.emit_each([made], as_json, common.show_added, warnings=[])
+    return common.result_of([made], common.show_added, warnings=[])
 
 
 @command
@@ -366,8 +362,7 @@ def export_model(
     balance: common.Constraints = DEFAULT,
     direction: common.Direction = None,
     force: common.Force = False,
-    as_json: common.Json = False,
-) -> None:
+) -> Result:
     """Write the model of a graph to the file OUT, for a partitioner that is not built in.
 
     The tool's part file comes back with gcn-partition import-parts.
@@ -400,13 +395,13 @@ def export_model(
             graph, file, format=format, model=model, k=k, seed=seed, balance=balance,
             direction=direction, overwrite=force, **common.parse_settings(settings),
         )  # fmt: skip
-    common.emit(facts, as_json, lambda: _show_exported(facts))
+    return Result(facts, _exported(facts))
 
 
-def _show_exported(facts: dict[str, Any]) -> None:
+def _exported(facts: dict[str, Any]) -> str:
     kinds = ("edges",) if "edges" in facts else ("nets", "pins")
     size = ", ".join(f"{facts[kind]:,} {kind}" for kind in kinds)
-    click.echo(
+    return (
         f"{facts['file']}: {facts['model']}, {facts['vertices']:,} vertices, {size}, "
         f"weights: {', '.join(facts['constraints'])}, {facts['bytes'] / 1e6:.1f} MB"
     )

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from partition.cli import common
-from partition.commands import command
+from partition.commands import Result, command
 from partition.errors import UserError
 from partition.graph import store
 from partition.graph.folders import check_stored_name
@@ -35,8 +35,7 @@ def samples(
     test: str | None = None,
     link: bool = False,
     force: common.Force = False,
-    as_json: common.Json = False,
-) -> None:
+) -> Result:
     """Put many states of a graph into its folder, to train on one after the other.
 
     They are numbers of each vertex at many times (or of many simulations). The network is told
@@ -98,7 +97,7 @@ def samples(
             links=plain if link else None,
         )  # fmt: skip
     facts = describe_samples(found)
-    common.emit(facts, as_json, lambda: tables.show_list([], [], [facts]))
+    return Result(facts, lambda _: tables.show_list([], [], [facts]))
 
 
 def _shares(text: str) -> list[float]:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from partition.cli import common
-from partition.commands import Commands, command
+from partition.commands import Commands, Result, command
 from partition.graph import store
 from partition.graph.graph import Graph
 from partition.importing import synthetic
@@ -122,10 +122,9 @@ def sbm(
     options: _Sbm,
     *,
     force: common.Force = False,
-    as_json: common.Json = False,
-) -> None:
+) -> Result:
     """A stochastic block model: planted communities, with features that depend on them."""
-    write_synthetic(out, "sbm", synthetic.sbm(**vars(options)), vars(options), force, as_json)
+    return write_synthetic(out, "sbm", synthetic.sbm(**vars(options)), vars(options), force)
 
 
 @command
@@ -134,12 +133,11 @@ def rmat(
     wanted: _Rmat,
     *,
     force: common.Force = False,
-    as_json: common.Json = False,
-) -> None:
+) -> Result:
     """An R-MAT graph, with very unequal degrees: few vertices have very many arcs."""
     arcs = 16 << max(0, wanted.scale) if wanted.arcs is None else wanted.arcs
     options = vars(wanted) | {"arcs": arcs}
-    write_synthetic(out, "rmat", synthetic.rmat(**options), options, force, as_json)
+    return write_synthetic(out, "rmat", synthetic.rmat(**options), options, force)
 
 
 @command
@@ -151,8 +149,7 @@ def hetero(
     relations: str = synthetic.RELATIONS,
     features: int = 16,
     force: common.Force = False,
-    as_json: common.Json = False,
-) -> None:
+) -> Result:
     """A graph of several types and relations: labels that relations tell.
 
     Each vertex has a community, and an arc of the r-th relation joins community c to c + r.
@@ -177,7 +174,7 @@ def hetero(
     sizes = synthetic.parse_types(types, features)
     graph = synthetic.hetero(sizes, synthetic.parse_relations(relations), **vars(options))
     facts = {"types": types, "relations": relations, "features": features} | vars(options)
-    write_synthetic(out, "hetero", graph, facts, force, as_json)
+    return write_synthetic(out, "hetero", graph, facts, force)
 
 
 @click.group(cls=Commands, commands=[sbm, rmat, hetero])
@@ -190,8 +187,8 @@ def synth() -> None:
 
 
 def write_synthetic(
-    out: Path, kind: str, graph: Graph, options: dict[str, Any], force: bool, as_json: bool
-) -> None:
+    out: Path, kind: str, graph: Graph, options: dict[str, Any], force: bool
+) -> Result:
     """Write a graph of a generator, whose arguments the manifest gets, and say what it has."""
     source = {"synthetic": kind} | {key: v for key, v in options.items() if v is not None}
     manifest = store.write_graph(out, graph, source=source, overwrite=force, report=common.note)
@@ -200,4 +197,4 @@ def write_synthetic(
         f"{out}: {manifest.n:,} vertices, {manifest.nnz:,} arcs, {direction}, "
         f"{manifest.features} features, {manifest.classes} classes"
     )
-    common.emit({"path": str(out), "manifest": manifest}, as_json, lambda: click.echo(line))
+    return Result({"path": str(out), "manifest": manifest}, line)

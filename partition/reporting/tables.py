@@ -162,15 +162,10 @@ def show_pairs(one: Mapping[str, Any]) -> None:
 
 
 def show_graph(
-    stored: StoredGraph,
-    degree: Mapping[str, Any],
-    partitions: Sequence[Partition],
-    sets: Sequence[Mapping[str, Any]],
-    schema: Mapping[str, Any],
-    samples: Sequence[Mapping[str, Any]] = (),
+    stored: StoredGraph, partitions: Sequence[Partition], info: Mapping[str, Any]
 ) -> None:
     """Print a graph, for ``info``, with its degrees, what it has by names, and its schema."""
-    manifest = stored.manifest
+    manifest, degree = stored.manifest, info["degrees"]
     kind = "directed" if manifest.directed else "undirected (both arcs of an edge are stored)"
     weights = "weighted" if manifest.weighted else "no weights"
     parallel = ", parallel ones kept" if manifest.parallel else ""
@@ -201,11 +196,12 @@ def show_graph(
         ("masks", (", ".join(manifest.masks) or "none") + splits),
         *((f"source: {key}", plain(value)) for key, value in manifest.source.items()),
     ])  # fmt: skip
-    _print(facts, *_schema_tables(schema))
+    _print(facts, *_schema_tables(info.get("schema")))
     if not partitions:
         _print(f"no partitions yet: gcn-partition add {stored.path} --model hp -k 4")
-    if partitions or sets or samples:
-        show_list(partitions, sets, samples)
+    sets = info.get("pairs", ()), info.get("samples", ())
+    if partitions or any(sets):
+        show_list(partitions, *sets)
 
 
 def _arc_data(manifest: Manifest) -> str:
@@ -222,7 +218,7 @@ def _arc_data(manifest: Manifest) -> str:
     return said
 
 
-def _schema_tables(schema: Mapping[str, Any]) -> Iterator[Table]:
+def _schema_tables(schema: Mapping[str, Any] | None) -> Iterator[Table]:
     """The types, and the relations, a row each; of many relations those with the most arcs."""
     if schema:
         rows = [

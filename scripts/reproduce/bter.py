@@ -364,7 +364,7 @@ def main(
             profile = resized(degrees, vertices=n, factor=factor)
             facts |= {"like": stored.manifest.name, "like_id": stored.manifest.id}
         graph = bter(profile, **options)
-    write_synthetic(out, "bter", graph, facts, force, as_json)
+    write_synthetic(out, "bter", graph, facts, force).print(as_json)
 
 
 def _refuse_power_law() -> None:
