@@ -11,7 +11,7 @@ import click
 from gcnmpi.cli import common
 from gcnmpi.mpi.launch import sleep_while_waiting
 from partition.cli import importing
-from partition.cli.common import advancing
+from partition.cli.common import working
 from partition.commands import option, options_of, parse_bytes
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def import_(
         from partition.importing.assemble import asked_for
 
         asked = asked_for(source, out, overwrite=force, **fields)
-        told = contextlib.nullcontext(_nobody) if quiet or comm.rank else advancing()
+        told = contextlib.nullcontext(_nobody) if quiet or comm.rank else working()
         with told as tell:
             done = import_together(comm, asked, limit, common.telling(comm), tell)
         if comm.rank == 0:

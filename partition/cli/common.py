@@ -14,10 +14,10 @@ from typing import Annotated, Any
 import click
 
 from partition.commands import Assignments, Result
-from partition.errors import DataWarning, UserError, shown
+from partition.errors import UserError, shown
 from partition.graph.graph import DIRECTIONS
 from partition.graph.store import Partition
-from partition.pipeline import adding, balance
+from partition.pipeline import balance
 from partition.reporting import tables
 from partition.reporting.describe import describe_partition
 from partition.terminal import console, duration, on_terminal, pauses
@@ -119,94 +119,61 @@ def note(line: str) -> None:
 
 
 @contextlib.contextmanager
-def collected_warnings() -> Iterator[list[str]]:
-    """The warnings of the body, as text; they are shown on standard error at its end."""
+def shown_warnings(category: type[Warning], word: str) -> Iterator[list[str]]:
+    """The warnings of the body, each once; they are shown on standard error at its end."""
     messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", adding.PartitionWarning)
+        warnings.simplefilter("always", category)
         yield messages
-    for warning in caught:
-        if issubclass(warning.category, adding.PartitionWarning):
-            messages.append(str(warning.message))
-            click.echo(f"warning: {warning.message}", err=True)
+    messages += dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, category))
+    for message in messages:
+        click.echo(f"{word}: {shown(message)}", err=True)
 
 
 @contextlib.contextmanager
-def noted_warnings() -> Iterator[None]:
-    """The warnings of the body about data become notes, each once, at its end."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", DataWarning)
-        yield
-    for line in dict.fromkeys(str(w.message) for w in caught if w.category is DataWarning):
-        note(line)
+def working(what: str = "", limit: float | None = None) -> Iterator[Callable[..., None]]:
+    """A sign of life on standard error; in a log, lines by time.
 
-
-@contextlib.contextmanager
-def working(what: str, limit: float | None = None) -> Iterator[Callable[[str], None]]:
-    """A sign of life on standard error, told what is being done; in a log, lines by time.
-
-    The seconds that it may take, ``limit``, are shown beside those that it has taken.
+    It is told what is being done and, of what is counted, how much is done, and of what. The
+    seconds that it may take, ``limit``, are shown beside those that it has taken.
     """
-    began, now = time.monotonic(), [what]
+    began, now = time.monotonic(), what
     most = "" if limit is None else f" of {duration(limit)} at most"
-    if on_terminal(sys.stderr):
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-        shown = console(sys.stderr)
-        with Progress(*columns, TextColumn(most), console=shown, transient=True) as display:
-            shown.show_cursor()  # a signal may end the program at once, and would leave it hidden
-            task = display.add_task(what)
-            yield lambda line: display.update(task, description=f"{what}: {line}")
+    def text_of(line: str) -> str:
+        return f"{what}: {line}" if what else line
+
+    if on_terminal(sys.stderr):
+        from rich import progress
+
+        columns = (
+            progress.SpinnerColumn(), progress.TextColumn("{task.description}"),
+            progress.BarColumn(20), progress.TimeElapsedColumn(), progress.TextColumn(most),
+        )  # fmt: skip
+        out = console(sys.stderr)
+        with progress.Progress(*columns, console=out, transient=True) as display:
+            out.show_cursor()  # a signal may end the program at once, and would leave it hidden
+            task = display.add_task(what, total=None)
+            yield lambda line, done=0, total=None: display.update(
+                task, description=text_of(line), completed=done, total=total
+            )
         return
     ended = threading.Event()
 
-    def tell() -> None:
+    def note_down(line: str, done: float = 0, total: float = 0) -> None:
+        nonlocal now
+        now = text_of(line) + (f": {done / total:.0%}" if total else "")
+
+    def print_lines() -> None:
         for pause in pauses():
             if ended.wait(pause):
                 return
-            click.echo(f"{now[0]}, {duration(time.monotonic() - began)}{most}", err=True)
+            click.echo(f"{now}, {duration(time.monotonic() - began)}{most}", err=True)
 
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
+    printer = threading.Thread(target=print_lines, daemon=True)
+    printer.start()
     try:
-        yield lambda line: now.__setitem__(0, f"{what}: {line}")
+        yield note_down
     finally:
         ended.set()
-        teller.join()
-
-
-@contextlib.contextmanager
-def advancing(
-    clock: Callable[[], float] = time.monotonic,
-) -> Iterator[Callable[[str, float, float], None]]:
-    """A bar on standard error, told the stage, what is done, and of what; in a log, lines by time.
-
-    ``clock`` gives the time in seconds.
-    """
-    if not on_terminal(sys.stderr):
-        began, wait = clock(), pauses()
-        due = began + next(wait)
-
-        def line(stage: str, done: float, total: float) -> None:
-            nonlocal due
-            now = clock()
-            if now >= due:
-                share = f"{done / total:.0%}" if total else "0%"
-                click.echo(f"{stage}: {share}, {duration(now - began)}", err=True)
-                due = now + next(wait)
-
-        yield line
-        return
-    from rich.progress import Progress, TaskID, TimeElapsedColumn
-
-    columns = *Progress.get_default_columns(), TimeElapsedColumn()
-    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
-        tasks: dict[str, TaskID] = {}
-
-        def tell(stage: str, done: float, total: float) -> None:
-            if stage not in tasks:
-                tasks[stage] = bar.add_task(stage)
-            bar.update(tasks[stage], completed=done, total=total)
-
-        yield tell
+        printer.join()

@@ -12,6 +12,7 @@ from partition.cli import common
 from partition.commands import Result, command, figures_option, page_option
 from partition.errors import UserError
 from partition.graph import store
+from partition.pipeline.adding import PartitionWarning
 from partition.records import make_room_for
 from partition.reporting import comparison, simulate, study, tables
 
@@ -115,7 +116,7 @@ def study_(
     recipes = [study.parse_recipe(text) for text in models]
     files = {ending: out / f"comparison.{ending}" for ending in ("csv", "md")}
     make_room_for(files["csv"])
-    with common.collected_warnings():
+    with common.shown_warnings(PartitionWarning, "warning"):
         rows = study.study(
             graphs, recipes, ks, direction=direction, imbalance=imbalance, seed=seed,
             report=lambda line: click.echo(line, err=True),

@@ -10,7 +10,7 @@ import click
 
 from partition.cli import common
 from partition.commands import Result, command, parse_bytes
-from partition.errors import UserError
+from partition.errors import DataWarning, UserError
 from partition.graph import store
 from partition.graph.graph import MASKS
 from partition.graph.relations import STORED_NAME
@@ -277,7 +277,7 @@ def import_(
     """
     fields = options.to_import_fields(relation=relation, nodes=nodes)
     limit = None if memory is None else parse_bytes(memory)
-    with common.noted_warnings(), common.advancing() as tell:
+    with common.shown_warnings(DataWarning, "note"), common.working() as tell:
         manifest = assemble.import_graph(
             source, out, reverse=reverse, overwrite=force, memory=limit, report=common.note,
             tell=tell, **fields,
@@ -339,7 +339,7 @@ def attach(
     if not given and data.keep_features == AUTOMATIC:
         hint = "give --features, --labels, --targets, a mask, --split, or --arc-features"
         raise UserError("there is nothing to attach", hint)
-    with common.noted_warnings():
+    with common.shown_warnings(DataWarning, "note"):
         manifest = assemble.attach_files(graph, arc_files=arc_files, report=common.note, **fields)
     return _result(graph, manifest)
 

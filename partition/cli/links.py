@@ -236,7 +236,7 @@ def negatives(
         hint = "--force replaces them"
         raise UserError(f"the pairs {name!r} have candidates of {taken[0]} already", hint)
     stored = store.open_graph(graph)
-    with common.advancing() as tell:
+    with common.working() as tell:
         made = with_hard_candidates(pairs, stored.graph, hard, list(dict.fromkeys(of)), tell)
     facts = describe_pairs(write_pairs(graph, made, force=True), stored.graph)
     return Result(facts, lambda _: tables.show_list([], [facts]))

@@ -185,7 +185,7 @@ def add(
         raise UserError("--alpha, --beta, --width and --exchange are options of --model auto")
     _prepare(time_limit, AIMS[1:] if model == AUTO else [aim.exchange] if aim else [])
     shown = common.working("partitioning", time_limit)
-    with common.collected_warnings() as messages, shown as report:
+    with common.shown_warnings(adding.PartitionWarning, "warning") as messages, shown as report:
         if model == AUTO:
             made = add_best(
                 graph, k, network=Network(**network), exchange=exchange or "auto", objective=aim,
@@ -280,7 +280,10 @@ def refine(
     """
     objective = parse_objective(weigh, exchange)
     _prepare(time_limit, [objective.exchange])
-    with common.collected_warnings() as messages, common.working("refining", time_limit):
+    with (
+        common.shown_warnings(adding.PartitionWarning, "warning") as messages,
+        common.working("refining", time_limit),
+    ):
         made = adding.refine_partition(
             graph, start, k=k, name=name, objective=objective, imbalance=imbalance, seed=seed,
             effort=effort, time_limit=time_limit, direction=direction, overwrite=force,

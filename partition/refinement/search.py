@@ -73,8 +73,18 @@ def refine(
     (n,) int32
         Not worse than the start by the objective, unless the start was out of balance; parts
         that were not empty are not.
+
+    Raises
+    ------
+    ValueError
+        If ``parts`` is not n numbers in 0..k−1.
     """
-    start = np.asarray(parts, np.int32)
+    start, n = np.asarray(parts), len(model.weights)
+    if start.shape != (n,):
+        raise ValueError(f"{start.shape} parts for {n} vertices")
+    if n and not 0 <= start.min() <= start.max() < k:
+        raise ValueError(f"a part number is outside 0..{k - 1}")
+    start = start.astype(np.int32)
     level = finest_level(model, extra_weights)
     del model  # the level has what it needs of it
     if k == 1 or not len(level.owners):

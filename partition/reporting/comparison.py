@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from partition.errors import UserError
@@ -13,13 +13,6 @@ from partition.graph.store import Partition, list_partitions, members, open_grap
 from partition.pipeline.solving import make_parts
 
 BASELINE = "rp"
-# The columns of table 2 of Demirci et al. (2022), as keys of a summary.
-TABLE = {
-    "volume_avg": "volume avg",
-    "max_send": "volume max",
-    "messages_avg": "messages avg",
-    "max_send_messages": "messages max",
-}
 
 
 def compare(
@@ -84,17 +77,6 @@ def geometric_mean(values: Iterable[float | None]) -> float | None:
     if not known or min(known) <= 0:
         return 0.0 if known else None
     return math.exp(sum(map(math.log, known)) / len(known))
-
-
-def means(rows: Sequence[Mapping[str, Any]], by: str) -> dict[str, dict[str, float | None]]:
-    """Geometric means of the ratios to random rows, over all rows with the same ``row[by]``."""
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(row[by], []).append(row["relative"])
-    return {
-        name: {key: geometric_mean(ratios[key] for ratios in group) for key in TABLE}
-        for name, group in groups.items()
-    }
 
 
 def _summary(partition: Partition, direction: str, figures: str = "metrics") -> dict[str, float]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
-import io
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +18,16 @@ from partition.pipeline.portfolio import add_best
 from partition.pipeline.recipe import name_of_numbers
 from partition.records import atomic_file
 from partition.refinement.objective import Objective
-from partition.reporting.comparison import BASELINE, TABLE, compare, means
+from partition.reporting.comparison import BASELINE, compare, geometric_mean
 
 REFINED = "+refined"
+# The columns of table 2 of Demirci et al. (2022), as keys of a summary.
+TABLE = {
+    "volume_avg": "volume avg",
+    "max_send": "volume max",
+    "messages_avg": "messages avg",
+    "max_send_messages": "messages max",
+}
 
 
 @dataclass(frozen=True)
@@ -105,21 +112,33 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     Averages and maxima over the parts of what one sends in an expand, over those of random rows;
     the first recipe over each other one; at the end the geometric means over graphs and k.
     """
-    head = ["graph", "k", "model", *TABLE.values(), "imbalance", "seconds"]
-    lines = []
-    cases = dict.fromkeys((row["graph"], row["k"]) for row in rows)
-    for graph, k in cases:
-        case = [r for r in rows if (r["graph"], r["k"]) == (graph, k) and r["label"] != BASELINE]
-        for row in case:
-            figures = [_cell(row["relative"][key]) for key in TABLE]
-            ends = [f"{row['imbalance']:.3f}", f"{row['seconds']:.1f}"]
-            lines.append([graph, str(k), row["label"], *figures, *ends])
-        lines += _ratios({row["label"]: row["relative"] for row in case}, [graph, str(k)], ["", ""])
-    averages = means([row for row in rows if row["label"] != BASELINE], "label")
-    for label, ratios in averages.items():
-        lines.append(["mean", "", label, *(_cell(ratios[key]) for key in TABLE), "", ""])
-    lines += _ratios(averages, ["mean", ""], ["", ""])
-    return _markdown(head, lines)
+    lines = [["graph", "k", "model", *TABLE.values(), "imbalance", "seconds"]]
+    rows = [row for row in rows if row["label"] != BASELINE]
+    for graph, k in dict.fromkeys((row["graph"], row["k"]) for row in rows):
+        case = {row["label"]: row for row in rows if (row["graph"], row["k"]) == (graph, k)}
+        ratios = {label: row["relative"] for label, row in case.items()}
+        ends = [[f"{row['imbalance']:.3f}", f"{row['seconds']:.1f}"] for row in case.values()]
+        lines += _lines([graph, str(k)], ratios, ends)
+    means = {
+        label: {
+            key: geometric_mean(row["relative"][key] for row in rows if row["label"] == label)
+            for key in TABLE
+        }
+        for label in dict.fromkeys(row["label"] for row in rows)
+    }
+    lines += _lines(["mean", ""], means, [["", ""]] * len(means))
+    # Columns are padded, so that the source reads well too.
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    left = 3  # columns of texts
+    padded = [
+        [cell.ljust(width) for cell, width in zip(line[:left], widths, strict=False)]
+        + [cell.rjust(width) for cell, width in zip(line[left:], widths[left:], strict=True)]
+        for line in lines
+    ]
+    padded.insert(
+        1, ["-" * w for w in widths[:left]] + ["-" * (w - 1) + ":" for w in widths[left:]]
+    )
+    return "".join(f"| {' | '.join(line)} |\n" for line in padded)
 
 
 def write_csv(rows: Sequence[Mapping[str, Any]], file: str | os.PathLike[str]) -> None:
@@ -129,12 +148,10 @@ def write_csv(rows: Sequence[Mapping[str, Any]], file: str | os.PathLike[str]) -
         | {f"relative_{key}": value for key, value in row["relative"].items()}
         for row in rows
     ]
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, list(flat[0]) if flat else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(flat)
     with atomic_file(file, "w") as out:
-        out.write(text.getvalue())
+        writer = csv.DictWriter(out, list(flat[0]) if flat else [], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(flat)
 
 
 def _make(
@@ -142,22 +159,16 @@ def _make(
 ) -> Partition:
     options = dict(recipe.options)
     if "time_limit" in options:
-        if not _is_number(options["time_limit"]):
+        with contextlib.suppress(ValueError):
+            common["time_limit"] = float(options.pop("time_limit"))
+        if common.get("time_limit", 0) <= 0:
             raise UserError(f"{recipe.label!r}: time_limit=SECONDS, a positive number")
-        common["time_limit"] = float(options.pop("time_limit"))
     if recipe.model == AUTO:
         if options or recipe.refined:
             raise UserError(f"{recipe.label!r}: the one option of auto here is time_limit=SECONDS")
         return add_best(path, k, name=name, exchange="rows", **common)[0]
     refine = Objective() if recipe.refined else None
     return add_partition(path, recipe.model, k, name=name, refine=refine, **common, **options)
-
-
-def _is_number(text: str | float) -> bool:
-    try:
-        return float(text) > 0
-    except ValueError:
-        return False
 
 
 def _check_made_so(partition: Partition, **wanted: float) -> None:
@@ -170,40 +181,24 @@ def _check_made_so(partition: Partition, **wanted: float) -> None:
             )
 
 
-def _ratios(
-    figures: Mapping[str, Mapping[str, float | None]], before: list[str], after: list[str]
-) -> list[list[str]]:
-    """Lines with the first recipe's figures over those of each other one."""
-    if not figures:
-        return []
-    first, *others = figures
-    lines = []
+def _lines(
+    case: list[str],
+    ratios: Mapping[str, Mapping[str, float | None]],
+    ends: Sequence[list[str]],
+) -> Iterator[list[str]]:
+    """A line for each recipe, and one for the first recipe's figures over those of each other."""
+    for (label, of), end in zip(ratios.items(), ends, strict=True):
+        yield [*case, label, *(_cell(of[key]) for key in TABLE), *end]
+    first, *others = ratios
     for other in others:
-        cells = []
-        for key in TABLE:
-            above, below = figures[first][key], figures[other][key]
-            cells.append(_cell(above / below if above is not None and below else None))
-        lines.append([*before, f"{first} / {other}", *cells, *after])
-    return lines
+        pairs = [(ratios[first][key], ratios[other][key]) for key in TABLE]
+        cells = [
+            _cell(above / below if above is not None and below else None) for above, below in pairs
+        ]
+        yield [*case, f"{first} / {other}", *cells, "", ""]
 
 
 def _cell(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:.2f}" if value >= 0.1 or value == 0 else f"{value:.4f}"
-
-
-def _markdown(head: list[str], lines: list[list[str]]) -> str:
-    """Columns padded, so that the source reads well too."""
-    widths = [max(len(line[i]) for line in [head, *lines]) for i in range(len(head))]
-    left = head.index("model") + 1
-
-    def row(cells: list[str]) -> str:
-        padded = [
-            cell.ljust(width) if i < left else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        ]
-        return f"| {' | '.join(padded)} |"
-
-    rule = ["-" * w if i < left else "-" * (w - 1) + ":" for i, w in enumerate(widths)]
-    return "\n".join([row(head), row(rule), *map(row, lines)]) + "\n"
