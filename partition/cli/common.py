@@ -19,7 +19,7 @@ from partition.graph.graph import DIRECTIONS
 from partition.graph.store import Partition
 from partition.pipeline import balance
 from partition.reporting import tables
-from partition.reporting.describe import describe_partition
+from partition.reporting.tables import describe_partition
 from partition.terminal import console, duration, on_terminal, pauses
 
 # Parameters that many commands have, for :func:`partition.commands.command`.

@@ -14,7 +14,7 @@ from partition.errors import UserError
 from partition.graph import store
 from partition.pipeline.adding import PartitionWarning
 from partition.records import make_room_for
-from partition.reporting import comparison, simulate, study, tables
+from partition.reporting import comparison, simulate, tables
 
 
 @command
@@ -113,15 +113,15 @@ def study_(
     --------
     gcn-partition study a.graph b.graph --model gp+refined --model gp -k 16 -k 64
     """
-    recipes = [study.parse_recipe(text) for text in models]
+    recipes = [comparison.parse_recipe(text) for text in models]
     files = {ending: out / f"comparison.{ending}" for ending in ("csv", "md")}
     make_room_for(files["csv"])
     with common.shown_warnings(PartitionWarning, "warning"):
-        rows = study.study(
+        rows = comparison.study(
             graphs, recipes, ks, direction=direction, imbalance=imbalance, seed=seed,
             report=lambda line: click.echo(line, err=True),
         )  # fmt: skip
-    study.write_csv(rows, files["csv"])
-    text = study.table(rows)
+    comparison.write_csv(rows, files["csv"])
+    text = comparison.table(rows)
     files["md"].write_text(text, encoding="utf-8")
     click.echo(text)

@@ -23,7 +23,7 @@ from partition.importing.readers.source import Layout
 from partition.importing.readers.text import COMMENTS
 from partition.importing.vertex_data import MASK_NUMBERS, SPLIT_EXAMPLES, RandomSplit
 from partition.reporting import tables
-from partition.reporting.describe import describe_data
+from partition.reporting.tables import describe_data
 
 AUTOMATIC = "auto"
 Header = Annotated[

@@ -21,7 +21,7 @@ from partition.graph.store import Partition, members
 from partition.pipeline import adding
 from partition.pipeline.checking import check_folder
 from partition.reporting import tables
-from partition.reporting.describe import (
+from partition.reporting.tables import (
     degrees,
     describe_pairs,
     describe_partition,
@@ -42,9 +42,9 @@ ELSEWHERE = {
     "simulate": "partition.cli.comparing:simulate_",
     "study": "partition.cli.comparing:study_",
     "synth": "partition.cli.synth:synth",
-    "pairs": "partition.cli.links:pairs",
-    "samples": "partition.cli.samples:samples",
-    "negatives": "partition.cli.links:negatives",
+    "pairs": "partition.cli.sets:pairs",
+    "samples": "partition.cli.sets:samples",
+    "negatives": "partition.cli.sets:negatives",
 }
 
 
