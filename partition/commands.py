@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import inspect
 import itertools
+import json
 import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import click
 import click.shell_completion
@@ -21,6 +25,7 @@ from partition.errors import (
     nearest,
     printing,
 )
+from partition.records import to_json
 from partition.registry import resolved
 
 EXIT_INTERRUPTED = 130
@@ -43,6 +48,148 @@ def path_option(
     """An option whose value is a path: its names, with blanks between them, and its help."""
     kind = click.Path(path_type=Path, file_okay=file_okay, dir_okay=dir_okay)
     return click.option(*names.split(), type=kind, metavar=metavar, help=text, **more)
+
+
+# The sections of a docstring that declare options, and the examples, in numpydoc's form.
+_SECTION = re.compile(r"^(Parameters|Attributes|Examples)\n-+\n", re.M)
+_ENTRY = re.compile(r"^(\w+)(?: : (.*))?\n((?: +\S.*\n?)*)", re.M)
+
+
+class Result(NamedTuple):
+    """The result of a command.
+
+    Attributes
+    ----------
+    facts : object
+        One value of JSON.
+    show : callable or str
+        Prints the facts for people; or a line that says them.
+    error : UserError, optional
+        What is wrong with them, for the end.
+    """
+
+    facts: Any
+    show: Callable[[Any], None] | str
+    error: UserError | None = None
+
+    def print(self, as_json: bool) -> None:
+        """Print it, as JSON or for people."""
+        if as_json:
+            click.echo(json.dumps(self.facts, default=to_json))
+        elif isinstance(self.show, str):
+            click.echo(self.show)
+        else:
+            self.show(self.facts)
+        if self.error is not None:
+            raise self.error
+
+
+def command(function: Callable[..., object]) -> click.Command:
+    """A command that is declared once: by the signature of a function, and by its docstring.
+
+    Positional parameters are arguments. Parameters by keyword, and fields of a parameter that is a
+    dataclass, are options: of the type and with the default that they have there. Type, or further
+    arguments of :class:`click.Option`, may be said by ``Annotated``: ``also`` is added to the help,
+    ``names`` are how it is written. Options that decorators of click have declared stay. Where the
+    function returns a :class:`Result`, the command has ``--json``.
+
+    The docstring is the help. In its section Parameters (of a dataclass: Attributes) stands behind
+    the colon how an option is written where that is not ``--name``, and its metavar; examples come
+    last.
+    """
+    text, _, examples = _sections(function)
+    hints = get_type_hints(function, include_extras=True)
+    shows = hints.get("return") is Result
+    kinds: dict[str, Any] = {key: hint for key, hint in hints.items() if _is_group(hint)}
+
+    @functools.wraps(function)
+    def run(**given: Any) -> None:
+        as_json = given.pop("as_json", False)
+        for name, kind in kinds.items():
+            values = {each.name: given.pop(each.name) for each in dataclasses.fields(kind)}
+            given[name] = kind(**values)
+        result = function(**given)
+        if isinstance(result, Result):
+            result.print(as_json)
+
+    if shows:
+        option("--json as_json", "Print one JSON value and nothing else.", is_flag=True)(run)
+    for declare in reversed([*_declarations(function)]):
+        declare(run)
+    name = function.__name__.strip("_").replace("_", "-")
+    epilog = f"\b\nExamples:\n{textwrap.indent(examples, '  ')}" if examples else None
+    return click.command(name, help=text, epilog=epilog)(run)
+
+
+def options_of(*kinds: type) -> Decorator:
+    """The fields of dataclasses as options of a command, which gets each by its name."""
+
+    def declare(function: Callable[..., object]) -> Callable[..., object]:
+        for each in reversed([one for kind in kinds for one in _declarations(kind)]):
+            function = each(function)
+        return function
+
+    return declare
+
+
+def _declarations(what: Any) -> Iterator[Decorator]:
+    """The arguments and options of a function, or of a dataclass."""
+    hints = get_type_hints(what, include_extras=True)
+    described = reversed(what.__mro__) if isinstance(what, type) else [what]
+    entries = [entry for one in described for entry in _ENTRY.findall(_sections(one)[1])]
+    forms = {name: (form, text) for name, form, text in entries}
+    there = {each.name for each in getattr(what, "__click_params__", ())}
+    for name, parameter in inspect.signature(what).parameters.items():
+        if name in there:
+            continue
+        if _is_group(hints[name]):
+            yield options_of(hints[name])
+            continue
+        form, text = forms.get(name, ("", ""))
+        required, default = parameter.default is parameter.empty, parameter.default
+        default = None if required else default
+        metavar = " ".join(word for word in form.split() if word[0] != "-")
+        more = _typed(hints[name]) | ({"metavar": metavar} if metavar else {})
+        more |= {"required": required, "default": default}
+        if parameter.kind is not parameter.KEYWORD_ONLY and not isinstance(what, type):
+            yield click.argument(name, nargs=-1 if more.pop("multiple", False) else 1, **more)
+            continue
+        said = " ".join(text.split()) or more.get("help"), more.pop("also", None)
+        more["help"] = " ".join(filter(None, said)) or None
+        more["show_default"] = default is not False and default not in (None, "", ())
+        flag = f"--{name.replace('_', '-')}"
+        flag += f"/--no-{flag[2:]}" if more.get("is_flag") and default is not False else ""
+        names = more.pop("names", [flag])
+        spelled = [word for word in form.split() if word[0] == "-"]
+        yield click.option(*(spelled or names), name, **more)
+
+
+def _is_group(hint: object) -> bool:
+    return isinstance(hint, type) and dataclasses.is_dataclass(hint)
+
+
+def _typed(hint: Any) -> dict[str, Any]:
+    """What an annotation says of an option: its type, and whether it is a flag, or repeated."""
+    origin, inside = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        first, *more = inside
+        said = [{"type": one} if isinstance(one, click.ParamType) else one for one in more]
+        return functools.reduce(dict.__or__, said, _typed(first))
+    if origin is tuple:
+        return _typed(inside[0]) | {"multiple": True}
+    if inside:  # or None
+        return _typed(inside[0])
+    if hint is bool:
+        return {"is_flag": True}
+    return {"type": click.Path(path_type=Path) if hint is Path else hint}
+
+
+def _sections(what: Any) -> tuple[str, str, str]:
+    """The text of a docstring, its parameters, and its examples."""
+    text, *others = _SECTION.split(inspect.getdoc(what) or "")
+    found = dict(zip(others[::2], others[1::2], strict=True))
+    named = found.get("Parameters") or found.get("Attributes") or ""
+    return text.strip(), f"{named}\n", found.get("Examples", "").strip()
 
 
 figures_option = path_option(

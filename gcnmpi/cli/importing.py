@@ -11,8 +11,8 @@ import click
 from gcnmpi.cli import common
 from gcnmpi.mpi.launch import sleep_while_waiting
 from partition.cli import importing
-from partition.cli.common import FILE, advancing
-from partition.commands import option, parse_bytes
+from partition.cli.common import working
+from partition.commands import option, options_of, parse_bytes
 
 if TYPE_CHECKING:
     from gcnmpi.mpi.comm import Comm
@@ -22,18 +22,15 @@ MEMORY = "2GB"
 
 @click.command("import", short_help="Import a list of arcs, on all ranks together.")
 @common.configured
-@click.argument("source", type=FILE)
-@click.argument("out", metavar="OUT.graph", type=FILE)
-@importing.list_options
-@importing.rule_options
+@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("out", metavar="OUT.graph", type=click.Path(path_type=Path))
 @option(
     "--memory",
     "Memory that a rank may take; arcs are sorted in files beside OUT.graph.",
     MEMORY,
     metavar="SIZE",
 )
-@importing.arc_data_options
-@importing.vertex_data_options
+@options_of(importing.ImportOptions)
 @option("--force", "Replace existing output.", is_flag=True)
 @common.json_option
 @common.quiet_option
@@ -41,7 +38,6 @@ def import_(
     words: common.Words,
     source: Path,
     out: Path,
-    direction: str | None,
     memory: str,
     force: bool,
     as_json: bool,
@@ -57,17 +53,15 @@ def import_(
       mpirun -n 16 gcnmpi import links.csv links.graph --undirected --features random:64
     """
     config, limit = words.config(), parse_bytes(memory)
-    importing.taken(options)
+    fields = importing.ImportOptions(**options).to_import_fields()
 
     def job(comm: Comm) -> int:
         from gcnmpi.importing.running import import_together
         from gcnmpi.report.outcome import print_imported
         from partition.importing.assemble import asked_for
 
-        asked = asked_for(
-            source, out, direction=direction or "in", overwrite=force, memory=limit, **options
-        )
-        told = contextlib.nullcontext(_nobody) if quiet or comm.rank else advancing()
+        asked = asked_for(source, out, overwrite=force, memory=limit, **fields)
+        told = contextlib.nullcontext(_nobody) if quiet or comm.rank else working()
         with told as tell:
             done = import_together(comm, asked, common.telling(comm), tell)
         if comm.rank == 0:

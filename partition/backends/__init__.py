@@ -6,6 +6,7 @@ import contextlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.resources import files
 
 import numpy as np
 
@@ -111,9 +112,13 @@ def check_options(
 
 
 @contextlib.contextmanager
-def settings_file(settings: Settings) -> Iterator[str]:
-    """The name of a file of lines ``key=value``: some tools read their settings from files only."""
+def settings_file(name: str, more: Settings) -> Iterator[str]:
+    """The path of a file with the settings that lie here under a name, and with more.
+
+    Some tools read their settings from files only.
+    """
     with tempfile.NamedTemporaryFile("w", suffix=".ini") as file:
-        file.writelines(f"{key}={value}\n" for key, value in settings.items())
+        file.write(files("partition.backends").joinpath(name).read_text(encoding="utf-8"))
+        file.writelines(f"{key}={value}\n" for key, value in more.items())
         file.flush()
         yield file.name

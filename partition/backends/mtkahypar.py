@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import mtkahypar
 import numpy as np
 
@@ -22,41 +24,6 @@ PRESETS = {
 }
 MAX_NET_HUGE = 100  # pins; 0, no limit, where the hypergraph is not huge
 AUTOMATIC = -1
-# The deterministic preset spends most of its time in its last phase, where it moves single
-# vertices by "Jet" rounds. This one moves them by label propagation, and makes fewer starts.
-PHASE: Settings = {
-    "rebalancer-type": "deterministic",
-    "lp-type": "deterministic",
-    "lp-maximum-iterations": 5,
-    "sync-lp-sub-rounds": 1,
-    "sync-lp-active-nodeset": "true",
-    "fm-type": "do_nothing",
-}
-FAST: Settings = {
-    "preset-type": "deterministic",
-    "deterministic": "true",
-    "instance-type": "hypergraph",
-    "mode": "direct",
-    "p-num-sub-rounds": 16,
-    "c-type": "deterministic_multilevel_coarsener",
-    "c-num-sub-rounds": 3,
-    "c-min-shrink-factor": 1.01,
-    "c-use-adaptive-edge-size": "false",
-    "c-resolve-swaps": "true",
-    "i-mode": "rb",
-    "i-runs": 5,
-    "i-use-adaptive-ip-runs": "false",
-    "i-perform-refinement-on-best-partitions": "false",
-    "i-fm-refinement-rounds": 3,
-    "i-lp-maximum-iterations": 20,
-    "i-lp-initial-block-size": 5,
-    "i-r-refine-until-no-improvement": "false",
-    **{f"i-r-{key}": value for key, value in PHASE.items()},
-    **{f"r-{key}": value for key, value in PHASE.items()},
-    "r-det-rebalancing-deadzone": 0.1,
-    "r-det-rebalancing-heavy-vertex-exclusion": 1.5,
-    "r-jet-type": "do_nothing",
-}
 
 
 def partition(
@@ -74,14 +41,16 @@ def partition(
     Of a hypergraph, nets of more than ``max_net`` pins, whose rows most parts need whatever is
     done, are not shown to the tool; 0 shows all. It counts pins, or edges, in 32 bits.
     """
-    nets: _Edges | _Nets
+    n, graph = len(model.weights), isinstance(model, GraphModel)
     if isinstance(model, GraphModel):
-        nets, costs = _Edges(model), np.ones(len(model.indices) // 2, np.int64)
+        low = np.repeat(np.arange(n), np.diff(model.indptr))
+        once = low < model.indices
+        ends = np.stack((low[once], model.indices[once]), axis=1)
+        nets, costs = _Nets(range(0, ends.size + 1, 2), ends.ravel()), np.ones(len(ends), np.int64)
+        preset = "deterministic" if preset == "fast" else preset
     else:
         model = without_large_nets(model, max_net) if max_net else model
-        nets, costs = _Nets(model), model.net_costs()
-    graph = isinstance(nets, _Edges)
-    n, preset = len(model.weights), "deterministic" if graph and preset == "fast" else preset
+        nets, costs = _Nets(model.indptr, model.pins), model.net_costs()
     if len(nets) == 0:  # nothing that could be cut; it would fail
         return np.arange(n, dtype=np.int32) % k
     if max(model.indptr[-1], model.weights.sum(), costs.sum()) >= 2**31:
@@ -91,7 +60,14 @@ def partition(
         )
     mtk = mtkahypar.initialize(threads or usable_cores(), print_warnings=False)
     mtkahypar.set_seed(seed)
-    context = _context(mtk, preset, seed)
+    if preset == "fast":
+        # The deterministic preset spends most of its time in its last phase, where it moves single
+        # vertices by "Jet" rounds. This one moves them by label propagation, and makes fewer
+        # starts.
+        with settings_file("mtkahypar.ini", {"seed": seed}) as file:
+            context = mtk.context_from_file(file)
+    else:
+        context = mtk.context_from_preset(PRESETS[preset])
     objective = mtkahypar.Objective.CUT if graph else mtkahypar.Objective.KM1
     context.set_partitioning_parameters(k, imbalance, objective)
     context.logging = False
@@ -115,23 +91,16 @@ def settle(options: Settings, arcs: int) -> Settings:
     return {**options, "max_net": max_net}
 
 
-def _context(mtk: mtkahypar.Initializer, preset: str, seed: int) -> mtkahypar.Context:
-    if preset != "fast":
-        return mtk.context_from_preset(PRESETS[preset])
-    with settings_file(FAST | {"seed": seed}) as file:
-        return mtk.context_from_file(file)
-
-
 class _Nets:
-    """The nets as a sequence whose items are made when asked for: no lists of all pins.
+    """The nets, or edges, as a sequence whose items are made when asked for: no lists of all pins.
 
     ``number`` is that of each vertex for the tool, where it has another one.
     """
 
     number: np.ndarray | None = None
 
-    def __init__(self, model: HypergraphModel) -> None:
-        self._indptr, self._pins = model.indptr, model.pins
+    def __init__(self, indptr: Sequence[int] | np.ndarray, pins: np.ndarray) -> None:
+        self._indptr, self._pins = indptr, pins
 
     def __len__(self) -> int:
         return len(self._indptr) - 1
@@ -139,24 +108,6 @@ class _Nets:
     def __getitem__(self, j: int) -> list[int]:
         pins = self._pins[self._indptr[j] : self._indptr[j + 1]]
         return (pins if self.number is None else self.number[pins]).tolist()
-
-
-class _Edges:
-    """The edges of a graph, each once, likewise."""
-
-    number: np.ndarray | None = None
-
-    def __init__(self, model: GraphModel) -> None:
-        low = np.repeat(np.arange(len(model.weights)), np.diff(model.indptr))
-        once = low < model.indices
-        self._ends = np.stack((low[once], model.indices[once]), axis=1)
-
-    def __len__(self) -> int:
-        return len(self._ends)
-
-    def __getitem__(self, j: int) -> tuple[int, int]:
-        low, high = self._ends[j] if self.number is None else self.number[self._ends[j]]
-        return int(low), int(high)
 
 
 TOOL = Tool(

@@ -27,7 +27,7 @@ import numpy as np
 from partition.errors import UserError, system_errors
 from partition.models import Description
 from partition.records import sweep, temporary_name, to_json
-from partition.registry import Setting, Settings, resolved
+from partition.registry import Settings, resolved
 from partition.startup import PYTHON
 
 PR_SET_PDEATHSIG = 1
@@ -37,23 +37,6 @@ class TimeIsUp(UserError):
     """A tool was stopped because its time was up."""
 
 
-def run_apart(
-    entry: str,
-    model: Description,
-    k: int,
-    *,
-    timeout: float | None = None,
-    **arguments: Setting,
-) -> np.ndarray:
-    """Call ``partition(model, k, **arguments)`` of a tool in another process.
-
-    ``entry`` is the place of the tool, ``"module:attribute"``. One that fails or is killed is a
-    UserError with the last line that it printed, one that is stopped after ``timeout`` seconds a
-    TimeIsUp.
-    """
-    return run_each(entry, model, k, [arguments], timeout)[0]
-
-
 def run_each(
     entry: str,
     model: Description,
@@ -61,7 +44,12 @@ def run_each(
     tries: Sequence[Settings],
     timeout: float | None = None,
 ) -> list[np.ndarray]:
-    """The same for several sets of arguments, one after the other in one process."""
+    """Call ``partition(model, k, **arguments)`` of a tool in a process, for each of ``tries``.
+
+    ``entry`` is the place of the tool, ``"module:attribute"``. One that fails or is killed is a
+    UserError with the last line that it printed, one that is stopped after ``timeout`` seconds a
+    TimeIsUp.
+    """
     kind = f"{type(model).__module__}:{type(model).__name__}"
     task = {"entry": entry, "model": kind, "k": k, "tries": tries, "parent": os.getpid()}
     with _temporary_folder() as folder:
@@ -84,8 +72,8 @@ def run_each(
         if (folder / "error.json").exists():
             raise UserError(**json.loads((folder / "error.json").read_text(encoding="utf-8")))
         if done.returncode:
-            raise UserError(*_failure(done.returncode, done.stdout.decode(errors="replace")))
-        return [np.load(_made(folder, i), allow_pickle=False) for i in range(len(tries))]
+            raise _failure(done.returncode, done.stdout.decode(errors="replace"))
+        return [np.load(folder / f"parts-{i}.npy", allow_pickle=False) for i in range(len(tries))]
 
 
 @contextlib.contextmanager
@@ -153,56 +141,50 @@ def _writing(folder: Path) -> Iterator[None]:
         yield
 
 
-def main(folder: Path) -> None:
+def _main(folder: Path) -> None:
     """The other process: read the task, run the tool, write the parts of each try."""
     if sys.platform == "linux":  # do not outlive the parent
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     task = json.loads((folder / "task.json").read_text(encoding="utf-8"))
     if os.getppid() != task["parent"]:  # which died before
         return
-    kind = resolved(task["model"])
-    model = _read_model(folder, kind)
+    model = _read_model(folder, resolved(task["model"]))
     try:
         tool = resolved(task["entry"])
         for number, arguments in enumerate(task["tries"]):
             parts = np.asarray(tool.partition(model, task["k"], **arguments))
-            np.save(_made(folder, number), parts, allow_pickle=False)
+            np.save(folder / f"parts-{number}.npy", parts, allow_pickle=False)
     except UserError as error:
         message = {"message": error.message, "hint": error.hint}
         (folder / "error.json").write_text(json.dumps(message), encoding="utf-8")
-        return
-
-
-def _made(folder: Path, number: int) -> Path:
-    return folder / f"parts-{number}.npy"
 
 
 def _read_model(folder: Path, kind: Any) -> Description:
-    return kind(**{part.name: _mapped(folder / f"{part.name}.npy") for part in fields(kind)})
+    """The model in a folder, mapped; its optional arrays that are None have no file."""
+    files = {part.name: folder / f"{part.name}.npy" for part in fields(kind)}
+    return kind(**{name: _mapped(file) if file.exists() else None for name, file in files.items()})
 
 
-def _mapped(path: Path) -> np.ndarray | None:
+def _mapped(path: Path) -> np.ndarray:
     try:
         return np.load(path, mmap_mode="c", allow_pickle=False)
-    except FileNotFoundError:  # an optional array that is None
-        return None
     except ValueError:  # an empty array cannot be mapped
         return np.load(path, allow_pickle=False)
 
 
-def _failure(returncode: int, output: str) -> tuple[str, str]:
+def _failure(returncode: int, output: str) -> UserError:
     """How the tool ended, and the last line that it printed."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     last = lines[-1] if lines else "it printed nothing"
-    if returncode < 0:
-        number = -returncode
-        known = number in signal.Signals.__members__.values()
-        by = signal.Signals(number).name if known else f"signal {number}"
-        killed = number == signal.SIGKILL
-        hint = "not enough memory?" if killed else "try another tool or a smaller k"
-        return f"the tool was killed by {by}: {last}", hint
-    return f"the tool failed: {last}", "try another tool or other options"
+    if returncode > 0:
+        return UserError(f"the tool failed: {last}", "try another tool or other options")
+    number = -returncode
+    known = number in signal.Signals.__members__.values()
+    by = signal.Signals(number).name if known else f"signal {number}"
+    hint = "try another tool or a smaller k"
+    hint = "not enough memory?" if number == signal.SIGKILL else hint
+    return UserError(f"the tool was killed by {by}: {last}", hint)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    _main(Path(sys.argv[1]))

@@ -159,11 +159,30 @@ class _Frame:
     x: _Axis
     y: _Axis
 
-    @property
-    def box(self) -> list[float]:
-        """Left, top, width, height."""
-        x, y = self.x, self.y
-        return [_r(x.start), _r(y.end), _r(x.end - x.start), _r(y.start - y.end)]
+
+def _tag(name: str, content: str = "", **attributes: str | float) -> Markup:
+    """An element, whose texts are escaped and whose numbers are rounded; ``kind`` is its class."""
+    text = Markup("")
+    for key, value in attributes.items():
+        value = value if isinstance(value, str) else _rounded(value)
+        name_of = "class" if key == "kind" else key.replace("_", "-")
+        text += Markup(' {}="{}"').format(name_of, value)
+    return Markup("<{0}{1}>{2}</{0}>").format(name, text, content)
+
+
+def _steps(*steps: str | float) -> str:
+    """The steps of a path, whose numbers are rounded: "M", 1, 2, "H", 3 …"""
+    text = ""
+    for step in steps:
+        between = " " if text[-1:].isdigit() else ""
+        text += step if isinstance(step, str) else f"{between}{_rounded(step)}"
+    return text
+
+
+def _rounded(value: float) -> float | int:
+    """A tenth of a pixel is enough."""
+    rounded = round(float(value), 1)
+    return int(rounded) if rounded == int(rounded) else rounded
 
 
 def _lines(figure: Lines) -> Markup:
@@ -173,27 +192,25 @@ def _lines(figure: Lines) -> Markup:
     pieces = [_grid(frame), _labels(*figure.titles)]
     for one in figure.series:
         if len(one.low):
-            there = _path(frame, one.x, one.high)
-            back = _path(frame, one.x[::-1], one.low[::-1]).replace("M", "L", 1)
-            pieces.append(
-                Markup('<path class="band f{}" d="{}{}Z"/>').format(one.colour, there, back)
-            )
+            back = _curve(frame, one.x[::-1], one.low[::-1]).replace("M", "L", 1)
+            around = f"{_curve(frame, one.x, one.high)}{back}Z"
+            pieces.append(_tag("path", kind=f"band f{one.colour}", d=around))
     for one in figure.series:
-        path = Markup('<path class="line s{} d{}" d="{}"/>')
-        pieces.append(path.format(one.colour, one.dash, _path(frame, one.x, one.y)))
+        curve = _curve(frame, one.x, one.y)
+        pieces.append(_tag("path", kind=f"line s{one.colour} d{one.dash}", d=curve))
         if figure.marks or len(one.x) == 1:
             pieces += [_dot(frame, one.colour, x, y) for x, y in zip(one.x, one.y, strict=True)]
         if one.marked is not None:
             pieces.append(_dot(frame, one.colour, *one.marked, "ring"))
-    first = figure.series[0] if figure.series else None
     tip = None
-    if first is not None:
+    if figure.series:
         # Curves of other points than the first are shown at those nearest to it.
-        names = figure.columns or [f"{figure.x_label} {number(x)}" for x in first.x]
-        cells = [[_nearest(one.x, one.y, x) for x in first.x] for one in figure.series]
-        places = [_r(frame.x(x)) for x in first.x]
+        places = figure.series[0].x
+        names = figure.columns or [f"{figure.x_label} {number(x)}" for x in places]
+        cells = [[_nearest(one.x, one.y, x) for x in places] for one in figure.series]
         rows = [one.name for one in figure.series]
-        tip = _tip(frame, names, rows, cells, places=places, unit=figure.y_label)
+        at = [_rounded(frame.x(x)) for x in places]
+        tip = _tip(frame, names, rows, cells, figure.y_label, places=at)
     return _svg(figure, pieces, HEIGHT, tip)
 
 
@@ -205,10 +222,8 @@ def _points(figure: Points) -> Markup:
     for one, names in zip(figure.series, figure.labels, strict=True):
         for x, y, name in zip(one.x, one.y, names, strict=True):
             text = f"{name}: {figure.x_label} {number(x)}, {figure.y_label} {number(y)}"
-            dot = Markup(
-                '<circle class="dot f{}" cx="{}" cy="{}" r="4.5"><title>{}</title></circle>'
-            )
-            pieces.append(dot.format(one.colour, _r(frame.x(x)), _r(frame.y(y)), text))
+            title, kind = _tag("title", text), f"dot f{one.colour}"
+            pieces.append(_tag("circle", title, kind=kind, cx=frame.x(x), cy=frame.y(y), r=4.5))
     return _svg(figure, pieces, HEIGHT, None)
 
 
@@ -227,22 +242,17 @@ def _bars(figure: Bars) -> Markup:
         paths: dict[int, str] = {}
         for place, (low, high) in enumerate(zip(below, top, strict=True)):
             own = figure.own_colours[place] if len(figure.own_colours) else colour
-            paths[own] = paths.get(own, "") + (
-                f"M{_r(frame.x(place + gap / 2))} {_r(frame.y(low))}h{_r(width)}"
-                f"V{_r(frame.y(high))}h{_r(-width)}z"
-                if high > low
-                else ""
-            )
-        pieces += [Markup('<path class="f{}" d="{}"/>').format(*pair) for pair in paths.items()]
+            corner = frame.x(place + gap / 2), frame.y(low)
+            bar = _steps("M", *corner, "h", width, "V", frame.y(high), "h", -width, "z")
+            paths[own] = paths.get(own, "") + (bar if high > low else "")
+        pieces += [_tag("path", kind=f"f{own}", d=path) for own, path in paths.items()]
         below = top
     if figure.mark is not None:
-        height = _r(frame.y(figure.mark[1]))
-        line = Markup('<path class="mark" d="M{} {}H{}"/>')
-        pieces.append(line.format(_r(frame.x.start), height, _r(frame.x.end)))
-    every = spread(count, 9 if max(map(len, figure.ticks), default=0) < 4 else 5)
-    places = {frame.x(place + 0.5): figure.ticks[place] for place in every}
-    pieces.append(_x_names(frame, places))
-    tip = _tip(frame, figure.columns, list(figure.stacks), parts.tolist(), unit=figure.y_label)
+        line = _steps("M", frame.x.start, frame.y(figure.mark[1]), "H", frame.x.end)
+        pieces.append(_tag("path", kind="mark", d=line))
+    middles = [frame.x(place + 0.5) for place in range(count)]
+    pieces.append(_few_names(frame, middles, figure.ticks))
+    tip = _tip(frame, figure.columns, list(figure.stacks), parts.tolist(), figure.y_label)
     return _svg(figure, pieces, HEIGHT, tip)
 
 
@@ -253,6 +263,7 @@ def _heat_map(figure: HeatMap) -> Markup:
     square = not len(figure.edges)
     side = min(WIDTH - left - RIGHT, WIDEST * columns if square and columns else math.inf)
     height = side * min(1.0, rows / max(1, columns)) if square else min(230, max(60, 15 * rows))
+    foot = TOP + height + BOTTOM
     x = _Axis(edges[0], edges[-1], left, left + side)
     y = _Axis(0, rows, TOP, TOP + height)
     known = figure.values[np.isfinite(figure.values)]
@@ -260,61 +271,46 @@ def _heat_map(figure: HeatMap) -> Markup:
     low = min(0.0, low)
     scaled = (figure.values - low) / ((high - low) or 1) * LEVELS
     levels = np.where(np.isfinite(scaled), np.minimum(LEVELS - 1, scaled), -1).astype(int)
-    pieces = [_labels(figure.x_label, figure.y_label, TOP + height + BOTTOM)]
+    pieces = [_labels(figure.x_label, figure.y_label, foot)]
     for level in range(LEVELS):
         # Each colour lies over the paler ones: where cells are thinner than a pixel, none shows
         # what is behind all of them.
         path = "".join(_runs(levels >= level, [x(edge) for edge in edges], y))
-        if path:
-            pieces.append(Markup('<path class="q{}" d="{}"/>').format(level, path))
-    outline = Markup('<path class="axis" d="M{} {}H{}V{}H{}Z"/>')
-    pieces.append(outline.format(_r(left), TOP, _r(x.end), _r(y.end), _r(left)))
-    text = Markup('<text x="{}" y="{}" text-anchor="end">{}</text>')
+        pieces += [_tag("path", kind=f"q{level}", d=path)] if path else []
+    outline = _steps("M", left, TOP, "H", x.end, "V", y.end, "H", left, "Z")
+    pieces.append(_tag("path", kind="axis", d=outline))
     for row in spread(rows, int(height // 14) or 1):
-        pieces.append(text.format(_r(left - 5), _r(y(row + 0.5) + 4), figure.row_ticks[row]))
+        pieces.append(_text(left - 5, y(row + 0.5) + 4, figure.row_ticks[row], "end"))
     below = _Frame(x, _Axis(0, 1, TOP + height, TOP))
-    middles = (edges[:-1] + edges[1:]) / 2
     if square:
-        every = spread(columns, 9 if max(map(len, figure.column_ticks), default=0) < 4 else 5)
-        names = {x(middles[i]): figure.column_ticks[i] for i in every}
+        middles = [x(edge) for edge in (edges[:-1] + edges[1:]) / 2]
+        pieces.append(_few_names(below, middles, figure.column_ticks))
     else:
         inside = [tick for tick in ticks(edges[0], edges[-1]) if edges[0] <= tick <= edges[-1]]
-        names = {x(tick): number(tick) for tick in inside}
-    pieces.append(_x_names(below, names))
-    foot = TOP + height + BOTTOM
-    pieces.append(_scale(left, max(side, WIDTH / 2), foot, low, high, figure.colour_label))
+        pieces.append(_x_names(below, {x(tick): number(tick) for tick in inside}))
+    # The colours, from the least to the most.
+    across = max(side, WIDTH / 2) / 2
+    pieces.append(_text(left, foot + 9, figure.colour_label))
+    for level in range(LEVELS):
+        box = {"x": left + across / LEVELS * level, "y": foot + 15, "width": across / LEVELS + 0.2}
+        pieces.append(_tag("rect", kind=f"q{level}", height=9, **box))
+    pieces.append(_text(left, foot + 36, number(low, 3)))
+    pieces.append(_text(left + across, foot + 36, number(high, 3), "end"))
     values = [[None if math.isnan(v) else v for v in row] for row in figure.values.tolist()]
-    places = None if square else [_r(x(edge)) for edge in edges]
-    axes = figure.columns, figure.rows
-    tip = _tip(below, *axes, values, figure.colour_label, edges=places, grid=True)
+    more: dict[str, object] = {"grid": True}
+    more |= {} if square else {"edges": [_rounded(x(edge)) for edge in edges]}
+    tip = _tip(below, figure.columns, figure.rows, values, figure.colour_label, **more)
     return _svg(figure, pieces, foot + 44, tip)
 
 
 def _runs(chosen: np.ndarray, edges: Sequence[float], y: _Axis) -> Iterable[str]:
     """The cells that are chosen, those beside each other as one rectangle."""
     for row, line in enumerate(chosen):
+        top, height = _rounded(y(row)), _rounded(y(row + 1) - y(row))
         changes = np.flatnonzero(np.diff(line, prepend=False, append=False))
-        top, height = _r(y(row)), _r(y(row + 1) - y(row))
         for start, stop in changes.reshape(-1, 2).tolist():
-            width = _r(edges[stop] - edges[start])
-            yield f"M{_r(edges[start])} {top}h{width}v{height}h{_r(-width)}z"
-
-
-def _scale(left: float, side: float, top: float, low: float, high: float, label: str) -> Markup:
-    """The colours of a heat map, from the least to the most."""
-    width = side / 2 / LEVELS
-    text = Markup('<text x="{}" y="{}"{}>{}</text>')
-    pieces = [text.format(_r(left), _r(top + 9), "", label)]
-    pieces += [
-        Markup('<rect class="q{}" x="{}" y="{}" width="{}" height="9"/>').format(
-            level, _r(left + width * level), _r(top + 15), _r(width + 0.2)
-        )
-        for level in range(LEVELS)
-    ]
-    end = Markup(' text-anchor="end"')
-    pieces.append(text.format(_r(left), _r(top + 36), "", number(low, 3)))
-    pieces.append(text.format(_r(left + side / 2), _r(top + 36), end, number(high, 3)))
-    return Markup("").join(pieces)
+            width = _rounded(edges[stop] - edges[start])
+            yield f"M{_rounded(edges[start])} {top}h{width}v{height}h{-width}z"
 
 
 def _frame(
@@ -346,49 +342,51 @@ def _frame(
 
 def _grid(frame: _Frame, x: bool = True) -> Markup:
     """Lines at the ticks and what they are."""
-    line = Markup('<path class="grid" d="M{} {}H{}"/>')
-    text = Markup('<text x="{}" y="{}" text-anchor="end">{}</text>')
-    pieces = []
+    pieces, ends = [], (frame.x.start, frame.x.end)
     for tick in frame.y.ticks:
         y = frame.y(tick)
-        pieces.append(line.format(_r(frame.x.start), _r(y), _r(frame.x.end)))
-        pieces.append(text.format(_r(frame.x.start - 5), _r(y + 4), number(tick)))
-    axis = Markup('<path class="axis" d="M{} {}H{}"/>')
-    pieces.append(axis.format(_r(frame.x.start), _r(frame.y.start), _r(frame.x.end)))
+        pieces.append(_tag("path", kind="grid", d=_steps("M", ends[0], y, "H", ends[1])))
+        pieces.append(_text(ends[0] - 5, y + 4, number(tick), "end"))
+    pieces.append(_tag("path", kind="axis", d=_steps("M", ends[0], frame.y.start, "H", ends[1])))
     if x:
         pieces.append(_x_names(frame, {frame.x(tick): number(tick) for tick in frame.x.ticks}))
     return Markup("").join(pieces)
 
 
+def _text(x: float, y: float, text: str, anchor: str = "start", **more: str | float) -> Markup:
+    return _tag("text", text, x=x, y=y, text_anchor=anchor, **more)
+
+
 def _x_names(frame: _Frame, names: dict[float, str]) -> Markup:
     """The names below the horizontal axis; the last one stays within the figure."""
-    text = Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>')
+    y = frame.y.start + 14
     return Markup("").join(
-        text.format(
-            _r(x), _r(frame.y.start + 14), "end" if x + len(name) * 3 > WIDTH else "middle", name
-        )
+        _text(x, y, name, "end" if x + len(name) * 3 > WIDTH else "middle")
         for x, name in names.items()
     )
 
 
+def _few_names(frame: _Frame, places: Sequence[float], names: Sequence[str]) -> Markup:
+    """As many of the names of places as there is room for."""
+    every = spread(len(places), 9 if max(map(len, names), default=0) < 4 else 5)
+    return _x_names(frame, {places[i]: names[i] for i in every})
+
+
 def _labels(across: str, up: str, bottom: float = HEIGHT) -> Markup:
     """The titles of the axes: that of the vertical one above it, so that it can be read."""
-    return Markup(
-        '<text class="label" x="2" y="11">{}</text>'
-        '<text class="label" x="{}" y="{}" text-anchor="end">{}</text>'
-    ).format(up, WIDTH - RIGHT, _r(bottom - 8), across)
+    right = _text(WIDTH - RIGHT, bottom - 8, across, "end", kind="label")
+    return _text(2, 11, up, kind="label") + right
 
 
-def _path(frame: _Frame, xs: Sequence[float], ys: Sequence[float]) -> str:
-    points = (f"{_r(frame.x(x))} {_r(frame.y(y))}" for x, y in zip(xs, ys, strict=True))
-    return "M" + "L".join(points)
+def _curve(frame: _Frame, xs: Sequence[float], ys: Sequence[float]) -> str:
+    points = (_steps("L", frame.x(x), frame.y(y)) for x, y in zip(xs, ys, strict=True))
+    return "".join(points).replace("L", "M", 1)
 
 
 def _dot(frame: _Frame, colour: int, x: float, y: float, kind: str = "point") -> Markup:
     """A point of a curve, or a larger one with a ring around it."""
-    dot = Markup('<circle class="{} f{}" cx="{}" cy="{}" r="{}"/>')
     size = 3 if kind == "point" else 4.5
-    return dot.format(kind, colour, _r(frame.x(x)), _r(frame.y(y)), size)
+    return _tag("circle", kind=f"{kind} f{colour}", cx=frame.x(x), cy=frame.y(y), r=size)
 
 
 def _nearest(xs: Sequence[float], ys: Sequence[float], x: float) -> float | None:
@@ -404,33 +402,23 @@ def _tip(
     rows: Sequence[str],
     cells: Sequence[Sequence[float | None]],
     unit: str,
-    *,
-    places: Sequence[float] | None = None,
-    edges: Sequence[float] | None = None,
-    grid: bool = False,
+    **more: object,
 ) -> str:
     """The values that the script shows under the pointer, at ``places`` or between ``edges``."""
+    x, y = frame.x, frame.y
     facts = {
-        "box": frame.box, "columns": list(columns), "rows": list(rows), "unit": unit, "grid": grid,
+        "box": [_rounded(v) for v in (x.start, y.end, x.end - x.start, y.start - y.end)],
+        "columns": list(columns), "rows": list(rows), "unit": unit, "grid": False,
         "cells": [[None if v is None else float(f"{v:.4g}") for v in row] for row in cells],
     }  # fmt: skip
-    facts |= {} if places is None else {"places": list(places)}
-    facts |= {} if edges is None else {"edges": list(edges)}
-    return json.dumps(facts, separators=(",", ":"))
+    return json.dumps(facts | more, separators=(",", ":"))
 
 
 def _svg(figure: Figure, pieces: Iterable[Markup], height: float, tip: str | None) -> Markup:
-    label = f"{figure.title}. {figure.about}"
-    more = Markup("") if tip is None else Markup(' tabindex="0" data-tip="{}"').format(tip)
-    return Markup(
-        '<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}"{}>{}</svg>'
-    ).format(WIDTH, _r(height), label, more, Markup("").join(pieces))
-
-
-def _r(value: float) -> float | int:
-    """A tenth of a pixel is enough."""
-    rounded = round(float(value), 1)
-    return int(rounded) if rounded == int(rounded) else rounded
+    facts = {"viewBox": f"0 0 {WIDTH} {_rounded(height)}", "role": "img"}
+    facts |= {"aria_label": f"{figure.title}. {figure.about}"}
+    facts |= {} if tip is None else {"tabindex": "0", "data_tip": tip}
+    return _tag("svg", Markup("").join(pieces), kind="chart", **facts)
 
 
 _DRAW: dict[type, Callable[..., Markup]] = {

@@ -3,82 +3,62 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
-from partition.commands import Assignments, Decorator, option
-from partition.errors import DataWarning, UserError, shown
+from partition.commands import Assignments, Result
+from partition.errors import UserError, shown
 from partition.graph.graph import DIRECTIONS
 from partition.graph.store import Partition
-from partition.pipeline import adding, balance
-from partition.records import to_json
+from partition.pipeline import balance
 from partition.reporting import tables
-from partition.reporting.describe import describe_partition
+from partition.reporting.tables import describe_partition
 from partition.terminal import console, duration, on_terminal, pauses
 
-FILE = click.Path(path_type=Path)
+# Parameters that many commands have, for :func:`partition.commands.command`.
+GraphFolder = Annotated[Path, {"metavar": "G.graph"}]
+NewGraph = Annotated[Path, {"metavar": "OUT.graph"}]
+Names = Annotated[tuple[str, ...], {"metavar": "NAME..."}]
+Force = Annotated[bool, {"help": "Replace existing output."}]
+Direction = Annotated[
+    str | None,
+    click.Choice(DIRECTIONS),
+    {"help": "Direction of the aggregation.  [default: the graph's]"},
+]
+Constraints = Annotated[
+    str,
+    {
+        "metavar": "|".join(balance.CONSTRAINTS),
+        "also": "; ".join(f"{name}: {text}" for name, text in balance.CONSTRAINTS.items()) + ".",
+    },
+]
+Settings = Annotated[
+    tuple[str, ...], {"names": ["--set"], "metavar": "OPTION=VALUE", "cls": Assignments}
+]
 
 
-def direction_option(
-    text: str = "Direction of the aggregation.  [default: the graph's]",
-) -> Decorator:
-    """--direction, with the help that a command has for it."""
-    return option("--direction", text, type=click.Choice(DIRECTIONS))
-
-
-def settings_option(text: str, keys: Callable[[], Iterable[str]]) -> Decorator:
-    """--set OPTION=VALUE, for :func:`parse_settings`; ``keys`` names all options that there are."""
-    return option("--set settings", text, metavar="OPTION=VALUE", cls=Assignments, keys=keys)
-
-
-def balance_option(text: str) -> Decorator:
-    """--balance, with the help that a command has for it."""
-    return option("--balance", text, balance.DEFAULT_BALANCE, metavar="|".join(balance.CONSTRAINTS))
-
-
-graph_argument = click.argument("graph", metavar="G.graph", type=FILE)
-out_argument = click.argument("out", metavar="OUT.graph", type=FILE)
-names_argument = click.argument("names", metavar="NAME...", nargs=-1, required=True)
-force_option = option("--force", "Replace existing output.", is_flag=True)
-json_option = option(
-    "--json as_json", "Print one JSON value on standard output and nothing else.", is_flag=True
-)
-
-
-def emit(facts: object, as_json: bool, show: Callable[[], None]) -> None:
-    """Print facts as one JSON value, or as ``show`` does."""
-    if as_json:
-        click.echo(json.dumps(facts, default=to_json))
-    else:
-        show()
-
-
-def emit_each(
-    found: Sequence[Partition],
-    as_json: bool,
-    show: Callable[[Partition], None],
-    **common: object,
-) -> None:
-    """Emit one partition, or the two of a pair: as JSON, an object with ``partitions``.
+def result_of(
+    found: Sequence[Partition], show: Callable[[Partition], None], **common: object
+) -> Result:
+    """The result of one partition, or of the two of a pair: as JSON, an object with ``partitions``.
 
     ``common`` holds for all of them together.
     """
     facts = [describe_partition(partition) for partition in found]
     together = facts[0] if len(facts) == 1 else {"partitions": facts}
 
-    def show_all() -> None:
+    def show_all(_: object) -> None:
         for partition in found:
             show(partition)
 
-    emit(together | common, as_json, show_all)
+    return Result(together | common, show_all)
 
 
 def show_added(partition: Partition) -> None:
@@ -139,94 +119,61 @@ def note(line: str) -> None:
 
 
 @contextlib.contextmanager
-def collected_warnings() -> Iterator[list[str]]:
-    """The warnings of the body, as text; they are shown on standard error at its end."""
+def shown_warnings(category: type[Warning], word: str) -> Iterator[list[str]]:
+    """The warnings of the body, each once; they are shown on standard error at its end."""
     messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", adding.PartitionWarning)
+        warnings.simplefilter("always", category)
         yield messages
-    for warning in caught:
-        if issubclass(warning.category, adding.PartitionWarning):
-            messages.append(str(warning.message))
-            click.echo(f"warning: {warning.message}", err=True)
+    messages += dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, category))
+    for message in messages:
+        click.echo(f"{word}: {shown(message)}", err=True)
 
 
 @contextlib.contextmanager
-def noted_warnings() -> Iterator[None]:
-    """The warnings of the body about data become notes, each once, at its end."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", DataWarning)
-        yield
-    for line in dict.fromkeys(str(w.message) for w in caught if w.category is DataWarning):
-        note(line)
+def working(what: str = "", limit: float | None = None) -> Iterator[Callable[..., None]]:
+    """A sign of life on standard error; in a log, lines by time.
 
-
-@contextlib.contextmanager
-def working(what: str, limit: float | None = None) -> Iterator[Callable[[str], None]]:
-    """A sign of life on standard error, told what is being done; in a log, lines by time.
-
-    The seconds that it may take, ``limit``, are shown beside those that it has taken.
+    It is told what is being done and, of what is counted, how much is done, and of what. The
+    seconds that it may take, ``limit``, are shown beside those that it has taken.
     """
-    began, now = time.monotonic(), [what]
+    began, now = time.monotonic(), what
     most = "" if limit is None else f" of {duration(limit)} at most"
-    if on_terminal(sys.stderr):
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-        shown = console(sys.stderr)
-        with Progress(*columns, TextColumn(most), console=shown, transient=True) as display:
-            shown.show_cursor()  # a signal may end the program at once, and would leave it hidden
-            task = display.add_task(what)
-            yield lambda line: display.update(task, description=f"{what}: {line}")
+    def text_of(line: str) -> str:
+        return f"{what}: {line}" if what else line
+
+    if on_terminal(sys.stderr):
+        from rich import progress
+
+        columns = (
+            progress.SpinnerColumn(), progress.TextColumn("{task.description}"),
+            progress.BarColumn(20), progress.TimeElapsedColumn(), progress.TextColumn(most),
+        )  # fmt: skip
+        out = console(sys.stderr)
+        with progress.Progress(*columns, console=out, transient=True) as display:
+            out.show_cursor()  # a signal may end the program at once, and would leave it hidden
+            task = display.add_task(what, total=None)
+            yield lambda line, done=0, total=None: display.update(
+                task, description=text_of(line), completed=done, total=total
+            )
         return
     ended = threading.Event()
 
-    def tell() -> None:
+    def note_down(line: str, done: float = 0, total: float = 0) -> None:
+        nonlocal now
+        now = text_of(line) + (f": {done / total:.0%}" if total else "")
+
+    def print_lines() -> None:
         for pause in pauses():
             if ended.wait(pause):
                 return
-            click.echo(f"{now[0]}, {duration(time.monotonic() - began)}{most}", err=True)
+            click.echo(f"{now}, {duration(time.monotonic() - began)}{most}", err=True)
 
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
+    printer = threading.Thread(target=print_lines, daemon=True)
+    printer.start()
     try:
-        yield lambda line: now.__setitem__(0, f"{what}: {line}")
+        yield note_down
     finally:
         ended.set()
-        teller.join()
-
-
-@contextlib.contextmanager
-def advancing(
-    clock: Callable[[], float] = time.monotonic,
-) -> Iterator[Callable[[str, float, float], None]]:
-    """A bar on standard error, told the stage, what is done, and of what; in a log, lines by time.
-
-    ``clock`` gives the time in seconds.
-    """
-    if not on_terminal(sys.stderr):
-        began, wait = clock(), pauses()
-        due = began + next(wait)
-
-        def line(stage: str, done: float, total: float) -> None:
-            nonlocal due
-            now = clock()
-            if now >= due:
-                share = f"{done / total:.0%}" if total else "0%"
-                click.echo(f"{stage}: {share}, {duration(now - began)}", err=True)
-                due = now + next(wait)
-
-        yield line
-        return
-    from rich.progress import Progress, TaskID, TimeElapsedColumn
-
-    columns = *Progress.get_default_columns(), TimeElapsedColumn()
-    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
-        tasks: dict[str, TaskID] = {}
-
-        def tell(stage: str, done: float, total: float) -> None:
-            if stage not in tasks:
-                tasks[stage] = bar.add_task(stage)
-            bar.update(tasks[stage], completed=done, total=total)
-
-        yield tell
+        printer.join()

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import click
 
 from partition.backends import TOOLS
 from partition.cli import common
-from partition.commands import Commands
+from partition.commands import Commands, Result, command
 from partition.errors import UserError, unknown_name
 from partition.graph import store
-from partition.graph.links import PairSet, list_pairs, read_pairs, remove_pairs
+from partition.graph.graph import Graph
+from partition.graph.links import list_pairs, read_pairs, remove_pairs
 from partition.graph.samples import list_samples, read_samples, remove_samples
 from partition.graph.store import Partition, members
 from partition.pipeline import adding
 from partition.pipeline.checking import check_folder
-from partition.reporting import describe, tables
-from partition.reporting.describe import (
+from partition.reporting import tables
+from partition.reporting.tables import (
     degrees,
     describe_pairs,
     describe_partition,
@@ -36,13 +39,124 @@ ELSEWHERE = {
     "export-model": "partition.cli.make:export_model",
     "import-parts": "partition.cli.make:import_parts",
     "compare": "partition.cli.comparing:compare",
-    "simulate": "partition.cli.comparing:simulate",
-    "study": "partition.cli.comparing:study",
+    "simulate": "partition.cli.comparing:simulate_",
+    "study": "partition.cli.comparing:study_",
     "synth": "partition.cli.synth:synth",
-    "pairs": "partition.cli.links:pairs",
-    "samples": "partition.cli.samples:samples",
-    "negatives": "partition.cli.links:negatives",
+    "pairs": "partition.cli.sets:pairs",
+    "samples": "partition.cli.sets:samples",
+    "negatives": "partition.cli.sets:negatives",
 }
+
+
+@command
+def info(graph: common.GraphFolder, name: str | None = None) -> Result:
+    """Describe a graph folder (size, degrees, changes by the import), or what it has by a name.
+
+    NAME is a partition, or a set of pairs or of samples.
+    """
+    if name is None:
+        stored = store.open_graph(graph)
+        partitions, pairs, samples = _contents(graph, stored.graph)
+        facts = {"path": str(graph), "manifest": stored.manifest, "degrees": degrees(stored.merged)}
+        facts |= {"partitions": [describe_partition(each, lists=False) for each in partitions]}
+        more = {"pairs": pairs, "samples": samples, "schema": describe_schema(stored.graph)}
+        facts |= {key: found for key, found in more.items() if found}
+        return Result(facts, partial(tables.show_graph, stored, partitions))
+    kind = _kind_of(graph, name)
+    if kind == "samples":
+        one = describe_samples(read_samples(graph, name))
+        return Result(one, tables.show_samples)
+    if kind == "pairs":
+        described = describe_pairs(read_pairs(graph, name), store.open_graph(graph).graph)
+        return Result(described, tables.show_pairs)
+    found = [store.read_partition(graph, each) for each in members(graph, name)]
+    return common.result_of(found, tables.show_partition)
+
+
+def _contents(
+    path: Path, graph: Graph | None = None
+) -> tuple[list[Partition], list[dict[str, object]], list[dict[str, object]]]:
+    """All partitions of a folder, without their parts, and facts of its sets: pairs, samples."""
+    names = store.list_partitions(path)
+    pairs = [read_pairs(path, name, check=False) for name in list_pairs(path)]
+    return (
+        [store.read_partition(path, name, parts=False) for name in names],
+        [describe_pairs(each, graph) for each in pairs],
+        [describe_samples(read_samples(path, name)) for name in list_samples(path)],
+    )
+
+
+def _kind_of(graph: Path, name: str) -> str:
+    """Of which kind a name is: "partition", "pairs" or "samples"; a UserError if of none."""
+    partitions = store.list_partitions(graph)
+    sets = {"pairs": list_pairs(graph), "samples": list_samples(graph)}
+    if name in partitions or set(members(graph, name)) & set(partitions) or not any(sets.values()):
+        return "partition"
+    found = next((kind for kind, names in sets.items() if name in names), None)
+    if found is None:
+        of_sets = [one for names in sets.values() for one in names]
+        what = " or ".join(("partition", *(kind for kind, names in sets.items() if names)))
+        raise unknown_name(f"{what} of {graph}", name, [*partitions, *of_sets])
+    return found
+
+
+@command
+def check(graph: common.GraphFolder) -> Result:
+    """Read all of a graph folder, and compare it with what it says of itself.
+
+    Its partitions, pairs and samples are read too.
+    """
+    found = list(check_folder(graph))
+    wrong = [finding for finding in found if finding.wrong is not None]
+    if not wrong:
+        return Result(found, tables.show_checks)
+    more = f" (and {len(wrong) - 1} more)" if wrong[1:] else ""
+    hint = (
+        "import the graph again, or make the partition again with gcn-partition add --force, "
+        "pairs with gcn-partition pairs --force, samples with gcn-partition samples --force"
+    )
+    error = UserError(f"{graph}: {wrong[0].what}: {wrong[0].wrong}{more}", hint)
+    return Result(found, tables.show_checks, error)
+
+
+@command
+def list_(graph: common.GraphFolder) -> Result:
+    """List the partitions of a graph, and its sets of pairs and of samples."""
+    store.open_graph(graph, check=False)
+    partitions, *sets = _contents(graph)
+    facts = [describe_partition(partition, lists=False) for partition in partitions]
+    return Result([*facts, *itertools.chain(*sets)], lambda _: tables.show_list(partitions, *sets))
+
+
+@command
+def remove(graph: common.GraphFolder, names: common.Names) -> Result:
+    """Delete partitions, and sets of pairs and of samples: of two of one name both."""
+    store.open_graph(graph, check=False)
+    kinds = {name: _kind_of(graph, name) for name in names}
+    of = [name for name, kind in kinds.items() if kind == "partition"]
+    partitions = [each for name in of for each in members(graph, name)]
+    store.remove_partition(graph, *partitions)
+    removing = {"pairs": remove_pairs, "samples": remove_samples}
+    for name, kind in kinds.items():
+        if kind in removing:
+            removing[kind](graph, name)
+    removed = [*partitions, *(name for name in kinds if name not in of)]
+    line = f"removed {', '.join(removed)}"
+    return Result({"removed": removed}, line)
+
+
+@command
+def models() -> Result:
+    """List the models, the tools that take them, and the tools' options."""
+    missing = TOOLS.available()
+    rows = []
+    for name, model in adding.MODELS.items():
+        for tool in model.tools:
+            options = {**model.options, **({} if missing[tool] else TOOLS.get(tool).options)}
+            table = {key: asdict(option) for key, option in options.items()}
+            facts = {"model": name, "help": model.help, "tool": tool, "missing": missing[tool]}
+            rows.append(facts | {"options": table})
+    return Result(rows, tables.show_models)
 
 
 def main() -> None:
@@ -53,6 +167,7 @@ def main() -> None:
 
 @click.group(
     cls=Commands,
+    commands=[info, check, list_, remove, models],
     elsewhere=ELSEWHERE,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="""\b
@@ -70,138 +185,3 @@ def cli() -> None:
     A graph folder NAME.graph holds one graph and any number of named partitions. The trainer,
     gcnmpi, reads both. The partition determines how much it sends.
     """
-
-
-@cli.command()
-@common.graph_argument
-@click.argument("name", required=False)
-@common.json_option
-def info(graph: Path, name: str | None, as_json: bool) -> None:
-    """Describe a graph folder (size, degrees, changes by the import), or what it has by a name.
-
-    NAME is a partition, or a set of pairs or of samples.
-    """
-    if name is None:
-        stored = store.open_graph(graph)
-        spread, partitions = degrees(stored.merged), _described(graph)
-        facts = {"path": str(graph), "manifest": stored.manifest, "degrees": spread}
-        facts |= {"partitions": [describe_partition(each, lists=False) for each in partitions]}
-        sets = [describe_pairs(each, stored.graph) for each in _pair_sets(graph)]
-        facts |= {"pairs": sets} if sets else {}
-        samples = _sample_sets(graph)
-        facts |= {"samples": samples} if samples else {}
-        schema = describe_schema(stored.graph)
-        facts |= {"schema": schema} if schema else {}
-        common.emit(
-            facts,
-            as_json,
-            lambda: tables.show_graph(stored, spread, partitions, sets, schema, samples),
-        )
-    elif _kind_of(graph, name) == "samples":
-        one = describe_samples(read_samples(graph, name))
-        common.emit(one, as_json, lambda: describe.show_samples(one))
-    elif _kind_of(graph, name) == "pairs":
-        described = describe_pairs(read_pairs(graph, name), store.open_graph(graph).graph)
-        common.emit(described, as_json, lambda: describe.show_pairs(described))
-    else:
-        found = [store.read_partition(graph, each) for each in members(graph, name)]
-        common.emit_each(found, as_json, tables.show_partition)
-
-
-def _described(graph: Path) -> list[Partition]:
-    """All partitions of a folder, without their part vectors."""
-    names = store.list_partitions(graph)
-    return [store.read_partition(graph, name, parts=False) for name in names]
-
-
-def _pair_sets(graph: Path) -> list[PairSet]:
-    """All sets of pairs of a folder, whose arrays are not looked at."""
-    return [read_pairs(graph, name, check=False) for name in list_pairs(graph)]
-
-
-def _sample_sets(graph: Path) -> list[dict[str, object]]:
-    """The facts of all sets of samples of a folder."""
-    return [describe_samples(read_samples(graph, name)) for name in list_samples(graph)]
-
-
-def _kind_of(graph: Path, name: str) -> str:
-    """Of which kind a name is: "partition", "pairs" or "samples"; a UserError if of none."""
-    partitions = store.list_partitions(graph)
-    sets = {"pairs": list_pairs(graph), "samples": list_samples(graph)}
-    if name in partitions or set(members(graph, name)) & set(partitions) or not any(sets.values()):
-        return "partition"
-    found = next((kind for kind, names in sets.items() if name in names), None)
-    if found is None:
-        of_sets = [one for names in sets.values() for one in names]
-        what = " or ".join(("partition", *(kind for kind, names in sets.items() if names)))
-        raise unknown_name(f"{what} of {graph}", name, [*partitions, *of_sets])
-    return found
-
-
-@cli.command()
-@common.graph_argument
-@common.json_option
-def check(graph: Path, as_json: bool) -> None:
-    """Read all of a graph folder, and compare it with what it says of itself.
-
-    Its partitions, pairs and samples are read too.
-    """
-    found = list(check_folder(graph))
-    common.emit(found, as_json, lambda: tables.show_checks(found))
-    wrong = [finding for finding in found if finding.wrong is not None]
-    if wrong:
-        first, *others = wrong
-        more = f" (and {len(others)} more)" if others else ""
-        hint = (
-            "import the graph again, or make the partition again with gcn-partition add --force, "
-            "pairs with gcn-partition pairs --force, samples with gcn-partition samples --force"
-        )
-        raise UserError(f"{graph}: {first.what}: {first.wrong}{more}", hint)
-
-
-@cli.command("list")
-@common.graph_argument
-@common.json_option
-def list_(graph: Path, as_json: bool) -> None:
-    """List the partitions of a graph, and its sets of pairs and of samples."""
-    store.open_graph(graph, check=False)
-    partitions, sets = _described(graph), [describe_pairs(each) for each in _pair_sets(graph)]
-    facts = [describe_partition(partition, lists=False) for partition in partitions]
-    samples = _sample_sets(graph)
-    every = [*facts, *sets, *samples]
-    common.emit(every, as_json, lambda: describe.show_list(partitions, sets, samples))
-
-
-@cli.command(help="Delete partitions, and sets of pairs and of samples.")
-@common.graph_argument
-@common.names_argument
-@common.json_option
-def remove(graph: Path, names: tuple[str, ...], as_json: bool) -> None:
-    """Delete the partitions that are named, of two of one name both, and sets of other kinds."""
-    store.open_graph(graph, check=False)
-    kinds = {name: _kind_of(graph, name) for name in names}
-    of = [name for name, kind in kinds.items() if kind == "partition"]
-    partitions = [each for name in of for each in members(graph, name)]
-    store.remove_partition(graph, *partitions)
-    removing = {"pairs": remove_pairs, "samples": remove_samples}
-    for name, kind in kinds.items():
-        if kind in removing:
-            removing[kind](graph, name)
-    removed = [*partitions, *(name for name in kinds if name not in of)]
-    line = f"removed {', '.join(removed)}"
-    common.emit({"removed": removed}, as_json, lambda: click.echo(line))
-
-
-@cli.command()
-@common.json_option
-def models(as_json: bool) -> None:
-    """List the models, the tools that take them, and the tools' options."""
-    missing = TOOLS.available()
-    rows = []
-    for name, model in adding.MODELS.items():
-        for tool in model.tools:
-            options = {**model.options, **({} if missing[tool] else TOOLS.get(tool).options)}
-            table = {key: asdict(option) for key, option in options.items()}
-            facts = {"model": name, "help": model.help, "tool": tool, "missing": missing[tool]}
-            rows.append(facts | {"options": table})
-    common.emit(rows, as_json, lambda: tables.show_models(rows))

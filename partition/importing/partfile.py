@@ -78,9 +78,11 @@ def _numbers(words: list[bytes]) -> tuple[np.ndarray, int | None]:
     """Words as (m,) int64; or the place of one that is no such number."""
     with contextlib.suppress(ValueError, OverflowError):
         return np.array(list(map(int, words)), np.int64), None
-    for i, word in enumerate(words):
-        try:
-            np.int64(int(word))
-        except (ValueError, OverflowError):
-            break
-    return np.zeros(len(words), np.int64), i
+    return np.zeros(len(words), np.int64), next(i for i, w in enumerate(words) if not _fits(w))
+
+
+def _fits(word: bytes) -> bool:
+    """Whether a word is an int64."""
+    with contextlib.suppress(ValueError):
+        return -(2**63) <= int(word) < 2**63
+    return False

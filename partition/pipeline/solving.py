@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from partition.backends import HUGE, TOOLS, Tool
 from partition.backends.catalogue import MODELS, all_options, describe, unknown_model
-from partition.backends.process import TimeIsUp, in_files, run_apart
+from partition.backends.process import TimeIsUp, in_files, run_each
 from partition.deadline import Deadline, deadline_for
 from partition.errors import UserError
 from partition.graph.graph import Graph
@@ -90,7 +90,7 @@ def make_parts(
         else:
             entry, left = TOOLS.entries[chosen], of_tool.timeout()
             let_go(graph.indptr, graph.indices, graph.weights)
-            parts = run_apart(entry, piece, parts_wanted, timeout=left, **arguments)
+            (parts,) = run_each(entry, piece, parts_wanted, [arguments], left)
         return checked(chosen, parts, parts_wanted, weight)
 
     parts, stopped = None, None
@@ -216,7 +216,7 @@ def refined(
         return parts
     names, direction = recipe.constraints, recipe.direction
     wanted: dict[str, Any] = {"imbalance": recipe.imbalance, "seed": recipe.seed}
-    wanted |= {"objective": objective, "effort": effort, "deadline": deadline}
+    wanted |= {"objective": objective, "effort": effort, "deadline": deadline or Deadline()}
     if objective.exchange == "mixed":
         fixed = balance.fixed_weights(graph, direction, names).T
         counted = tuple(

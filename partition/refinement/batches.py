@@ -9,26 +9,15 @@ edge cut (q → 0) and the volume of a full batch (q = 1), with no sampling erro
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from partition.deadline import Deadline
 from partition.models.hypergraph import HypergraphModel
-from partition.refinement.core import (
-    State,
-    below,
-    boundary,
-    compiled,
-    crowding,
-    draw,
-    move,
-    set_prices,
-)
-from partition.refinement.levels import Level, finest_level
-from partition.refinement.moves import WIDE, has_room
+from partition.refinement import core
 from partition.refinement.objective import Objective, sweeps_for
-from partition.refinement.search import PRESSURE, Search, energy_at
+from partition.refinement.search import PRESSURE, Level, Search, energy_at, finest_level
 
 # While annealing: how much worse heating may make the partition, the highest temperature in costs
 # of a cut arc, and Energy.evenness over the mean expected volume of a part.
@@ -41,11 +30,9 @@ def refine_for_batches(
     k: int,
     share: float,
     *,
-    imbalance: float = 0.01,
-    seed: int = 0,
     effort: int = 1,
-    deadline: Deadline | None = None,
     extra_weights: np.ndarray | None = None,
+    **options: Any,
 ) -> tuple[np.ndarray, float]:
     """Move rows between the parts so that batches communicate less, within the balance.
 
@@ -58,65 +45,47 @@ def refine_for_batches(
     level = finest_level(model, extra_weights)
     if k == 1 or not len(level.owners):
         return start, 0.0
-    largest = int(np.diff(level.indptr).max())
-    deadline = deadline or Deadline()
-    with deadline.flag() as stop:
-        search = _Search(share, largest, effort, k, imbalance, seed, deadline, stop)
-        found = search.run(level, start)
-        return found, share**2 * search.volume(search.state(level, found, 0))
+    # The cost of so many readers, where one costs 1.
+    counts = np.arange(int(np.diff(level.indptr).max()) + 2)
+    cost = -np.expm1(counts * np.log1p(-share)) / share if share < 1 else counts.clip(0, 1.0)
+    search = _BatchSearch(k, cost, effort, objective=Objective(max_send=0.0), **options)
+    found = search.run(level, start)
+    return found, share**2 * search.volume(search.state(level, found, 0))
 
 
-class _Search(Search):
+@dataclass
+class _BatchSearch(Search):
     """Annealing of single vertices at what a move costs batches."""
 
+    cost: np.ndarray
+    longer: int
     hottest = HOTTEST
 
-    def __init__(self, share: float, most: int, longer: int, *numbers: Any) -> None:
-        super().__init__(Objective(max_send=0.0), 1.0, *numbers)
-        self._longer, self.tolerance = longer, longer * TOLERANCE
-        # The cost of so many readers, where one costs 1.
-        counts = np.arange(most + 2)
-        self._cost = (
-            -np.expm1(counts * np.log1p(-share)) / share if share < 1 else counts.clip(0, 1.0)
-        )
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.tolerance = self.longer * TOLERANCE
 
-    def volume(self, state: State) -> float:
+    def volume(self, state: core.State) -> float:
         """The expected volume in units of what one cut arc costs."""
-        return float(expected(state, self._cost))
+        return float(_expected(state, self.cost))
 
-    def _descend(self, level: Level, state: State, depth: int, finer: int = 0) -> State:
+    def _descend(self, level: Level, state: core.State, depth: int, finer: int = 0) -> core.State:
         # A cluster is several readers for one net and one for another: vertices move alone.
-        return self._alone(level, state, self._longer * sweeps_for(len(level.pins)))
+        return self._alone(level, state, self.longer * sweeps_for(len(level.pins)))
 
-    def _sweep(self, state: State, temperature: float) -> None:
+    def _sweep(self, state: core.State, temperature: float) -> None:
         energy = energy_at(state, self.objective, PRESSURE[temperature == 0])
         if temperature > 0:
             energy = energy._replace(evenness=EVENNESS * self.volume(state) / self.k)
-        vertices = boundary(state)
-        sweep(state, vertices, self.unit * temperature, energy, self._cost, self.random)
+        vertices = core.boundary(state)
+        _sweep(state, vertices, self.unit * temperature, energy, self.cost, self.random)
 
-    def _value(self, state: State, smooth: bool = False) -> float:
+    def _value(self, state: core.State, smooth: bool = False) -> float:
         return float(np.log1p(self.volume(state)))
 
 
-class Desk(NamedTuple):
-    """Scratch memory of :func:`survey`, all zero between two vertices.
-
-    Attributes
-    ----------
-    gain : (k,) float64
-        How much less than on a part that none of its nets touches the vertex costs on a part.
-    seen, candidates : (k,) bool, (k,) int64
-        Parts that the vertex may move to.
-    """
-
-    gain: np.ndarray
-    seen: np.ndarray
-    candidates: np.ndarray
-
-
-@compiled
-def expected(state, cost):
+@core.compiled
+def _expected(state, cost):
     """Σ over nets and the parts that they touch but their home, of the cost of the readers."""
     total = 0.0
     for net in range(len(state.facts)):
@@ -133,8 +102,8 @@ def expected(state, cost):
     return total
 
 
-@compiled
-def note(desk, p, count, facts, mine, a, cost):
+@core.compiled
+def _note(desk, p, count, facts, mine, a, cost):
     """Note what one part's readers of a net save a vertex of part ``a`` that would join them."""
     if mine:
         saved = cost[count] if p != a else 0.0
@@ -142,12 +111,15 @@ def note(desk, p, count, facts, mine, a, cost):
         saved = cost[1]
     else:
         saved = cost[1] - (cost[count + 1] - cost[count])
-    desk.gain[p] += facts.cost * saved
+    desk.costs[core.NEAR, p] += facts.cost * saved
 
 
-@compiled
-def survey(state, v, desk, wide, cost, random):
-    """Look at all nets of a vertex; how many candidates, and the cost of a part that has none."""
+@core.compiled
+def _survey(state, v, desk, wide, cost, random):
+    """Look at all nets of a vertex; how many candidates, and the cost of a part that has none.
+
+    On the desk is how much less the vertex costs on a part than there.
+    """
     k, a = len(state.sizes), np.int64(state.parts[v])
     ncandidates, ntables, base = 0, 0, 0.0
     for i in range(state.vertex_ptr[v], state.vertex_ptr[v + 1]):
@@ -160,17 +132,14 @@ def survey(state, v, desk, wide, cost, random):
             if wide:
                 for p in range(k):
                     if state.cells[at + p] > 0:
-                        note(desk, p, np.int64(state.cells[at + p]), facts, mine, a, cost)
+                        _note(desk, p, np.int64(state.cells[at + p]), facts, mine, a, cost)
         else:
             for c in range(at, at + 2 * facts.touched, 2):
                 part, count = np.int64(state.cells[c]), np.int64(state.cells[c + 1])
                 if part == a:
                     here = count
-                note(desk, part, count, facts, mine, a, cost)
-                if not desk.seen[part]:
-                    desk.seen[part] = True
-                    desk.candidates[ncandidates] = part
-                    ncandidates += 1
+                _note(desk, part, count, facts, mine, a, cost)
+                ncandidates = core.meet(desk, part, ncandidates)
         if mine:  # the readers in its part would become remote ones
             base += facts.cost * cost[here - 1]
         else:
@@ -179,11 +148,7 @@ def survey(state, v, desk, wide, cost, random):
                 base -= facts.cost * (cost[here] - cost[here - 1])
     if wide:
         return k, base
-    extra = below(random, k)
-    if not desk.seen[extra]:
-        desk.seen[extra] = True
-        desk.candidates[ncandidates] = extra
-        ncandidates += 1
+    ncandidates = core.meet(desk, core.below(random, k), ncandidates)
     if ntables:
         for i in range(state.vertex_ptr[v], state.vertex_ptr[v + 1]):
             facts = state.facts[state.nets[i]]
@@ -192,52 +157,43 @@ def survey(state, v, desk, wide, cost, random):
                     p = desk.candidates[c]
                     count = np.int64(state.cells[facts.where + p])
                     if count > 0:
-                        note(desk, p, count, facts, facts.owner == v, a, cost)
+                        _note(desk, p, count, facts, facts.owner == v, a, cost)
     return ncandidates, base
 
 
-@compiled
-def sweep(state, vertices, temperature, energy, cost, random):
+@core.compiled
+def _sweep(state, vertices, temperature, energy, cost, random):
     """Offer each vertex of a list, in random order, its best other part.
 
-    As :func:`partition.refinement.moves.sweep`, at what a move costs batches.
+    As :func:`partition.refinement.core.sweep`, at what a move costs batches.
     """
     k = len(state.sizes)
-    wide = k <= WIDE
-    desk = Desk(np.zeros(k), np.zeros(k, np.bool_), np.empty(k, np.int64))
-    found = np.empty(k, np.int32)
+    wide, desk = k <= core.WIDE, core.new_desk(k)
     for p in range(k):
-        set_prices(state, p, energy)
+        core.set_prices(state, p, energy)
     for position in range(len(vertices)):
         if state.stop[0]:
             break
-        other = position + below(random, len(vertices) - position)
-        v = np.int64(vertices[other])
-        vertices[other] = vertices[position]
+        v = core.take(vertices, position, random)
         a = np.int64(state.parts[v])
         if state.sizes[a] == 1:
             continue
-        ncandidates, base = survey(state, v, desk, wide, cost, random)
-        for m in range(len(state.limits)):
-            over = state.loads[a, m] - state.limits[m]
-            base -= energy.pressure * max(0, min(over, state.weights[v, m]))
-            base -= crowding(state, v, state.loads[a, m] - state.weights[v, m], m, energy)
+        ncandidates, base = _survey(state, v, desk, wide, cost, random)
+        base = core.leaving(state, v, energy, base)
         best, least, ties = np.int64(-1), np.inf, 0
         for c in range(ncandidates):
             b = np.int64(c) if wide else desk.candidates[c]
-            delta = base - desk.gain[b]
-            desk.gain[b] = 0.0
+            delta = base - desk.costs[core.NEAR, b]
+            desk.costs[core.NEAR, b] = 0.0
             desk.seen[b] = False
             if b == a:
                 continue
-            for m in range(len(state.limits)):
-                delta += crowding(state, v, state.loads[b, m], m, energy)
-            if delta > least or not has_room(state, v, b):
+            delta = core.arriving(state, v, b, energy, delta)
+            if delta > least or not core.has_room(state, v, b, 1.0):
                 continue
             ties = ties + 1 if delta == least else 1
-            if ties == 1 or below(random, ties) == 0:
+            if ties == 1 or core.below(random, ties) == 0:
                 best, least = b, delta
-        # A random tolerance for the cost, so that a loss is taken with probability exp(−Δ / T).
-        tolerance = -temperature * np.log(1.0 - draw(random)) if temperature > 0 else 0.0
-        if best >= 0 and least <= tolerance:
-            move(state, v, best, energy, found)
+        most = core.tolerance(temperature, random)
+        if best >= 0 and least <= most:
+            core.move(state, v, best, energy)

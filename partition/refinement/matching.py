@@ -17,16 +17,16 @@ meanwhile, by :func:`settle`: until then, moves seem to cost more than they do.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from partition.refinement.core import compiled, set_prices
+from partition.refinement import core
 
 
-class Side(NamedTuple):
+class Side(namedtuple("Side", "ptr others mate needed")):
     """The columns of M, or its rows, and their edges of the matching.
 
     Attributes
@@ -40,13 +40,14 @@ class Side(NamedTuple):
         Parts r for which (j, r) is needed, or parts s for which (i, s) is. A bit may be missing.
     """
 
-    ptr: np.ndarray
-    others: np.ndarray
-    mate: np.ndarray
-    needed: np.ndarray
 
-
-class Matching(NamedTuple):
+class Matching(
+    namedtuple(
+        "Matching",
+        "columns rows parts sums work fixed counted weights loads limits sizes send recv pairs "
+        "messages send_price recv_price stamp came queue mark clock looks stop",
+    )
+):
     """A partition of the rows and columns of M, and what its mixed exchange sends.
 
     Masks have a bit for each part, in words of 64.
@@ -74,40 +75,15 @@ class Matching(NamedTuple):
         Set when the time is over: sweeps end where they are.
     """
 
-    columns: Side
-    rows: Side
-    parts: np.ndarray
-    sums: np.ndarray
-    work: np.ndarray
-    fixed: np.ndarray
-    counted: np.ndarray
-    weights: np.ndarray
-    loads: np.ndarray
-    limits: np.ndarray
-    sizes: np.ndarray
-    send: np.ndarray
-    recv: np.ndarray
-    pairs: np.ndarray
-    messages: np.ndarray
-    send_price: np.ndarray
-    recv_price: np.ndarray
-    stamp: np.ndarray
-    came: np.ndarray
-    queue: np.ndarray
-    mark: np.ndarray
-    clock: np.ndarray
-    looks: np.ndarray
-    stop: np.ndarray
 
-
-@compiled
-def bit(part):
+@core.compiled
+def _bit(part):
     """The bit of a part in its word of a mask."""
     return np.uint64(1) << np.uint64(part & 63)
 
 
-@compiled
-def augment(side, other, closed, closing, start, here, there, state):
+@core.compiled
+def _augment(side, other, closed, closing, start, here, there, state):
     """Look for an augmenting path from an unmatched vertex ``start``, and use it.
 
     ``start`` is a row or a column, as ``side`` is, of part ``here``, in the graph of its entries in
@@ -121,7 +97,7 @@ def augment(side, other, closed, closing, start, here, there, state):
     state.clock[0] += 1
     now = state.clock[0]
     queue, stamp, came = state.queue, state.stamp, state.came
-    word, flag = here >> 6, bit(here)
+    word, flag = here >> 6, _bit(here)
     queue[0], head, tail = start, 0, 1
     while head < tail:
         x = queue[head]
@@ -151,14 +127,14 @@ def augment(side, other, closed, closing, start, here, there, state):
     return tail
 
 
-@compiled
-def spread(side, other, start, here, there, state):
+@core.compiled
+def _spread(side, other, start, here, there, state):
     """Clear the marks of ``start``, which stays unmatched, and of what such paths join to it.
 
-    Parameters are those of :func:`augment`.
+    Parameters are those of :func:`_augment`.
     """
     ptr, others, needed, other_mate = side.ptr, side.others, side.needed, other.mate
-    parts, word, flag, queue = state.parts, there >> 6, bit(there), state.queue
+    parts, word, flag, queue = state.parts, there >> 6, _bit(there), state.queue
     needed[start, word] &= ~flag
     queue[0], head, tail = start, 0, 1
     while head < tail:
@@ -176,8 +152,8 @@ def spread(side, other, start, here, there, state):
                 tail += 1
 
 
-@compiled
-def complete(side, other, closed, state):
+@core.compiled
+def _complete(side, other, closed, state):
     """Make the matching a largest one, and the marks of one side complete.
 
     ``closed`` receives the vertices of the other side that are in a cover instead of those of this
@@ -192,33 +168,30 @@ def complete(side, other, closed, state):
         for e in range(ptr[x], ptr[x + 1]):
             p = parts[others[e]]
             if p != here:
-                needed[x, p >> 6] |= bit(p)
+                needed[x, p >> 6] |= _bit(p)
     for x in range(n):
         here = np.int64(parts[x])
         for w in range(needed.shape[1]):
             if not needed[x, w]:
                 continue
             for p in range(64 * w, min(k, 64 * w + 64)):
-                if mate[x, p] >= 0 or not needed[x, w] & bit(p):
+                if mate[x, p] >= 0 or not needed[x, w] & _bit(p):
                     continue
-                tail = augment(side, other, closed, True, np.int64(x), here, p, state)
+                tail = _augment(side, other, closed, True, np.int64(x), here, p, state)
                 for t in range(tail):
-                    needed[state.queue[t], w] &= ~bit(p)
+                    needed[state.queue[t], w] &= ~_bit(p)
 
 
-@compiled
+@core.compiled
 def settle(state, imbalance):
     """Count everything anew: matching, marks, volumes, work and loads."""
     parts, k = state.parts, len(state.sizes)
     before = state.looks[0]
     columns = state.columns
-    complete(state.rows, columns, state.sums, state)
+    _complete(state.rows, columns, state.sums, state)
     # The columns last: rows that cover columns which are not needed get sums.
-    complete(columns, state.rows, state.sums, state)
+    _complete(columns, state.rows, state.sums, state)
     state.pairs[:] = 0
-    state.send[:] = 0
-    state.recv[:] = 0
-    state.messages[0] = 0
     state.sizes[:] = 0
     state.loads[:] = 0
     state.work[:] = 1
@@ -228,13 +201,12 @@ def settle(state, imbalance):
         for e in range(columns.ptr[j], columns.ptr[j + 1]):
             i = columns.others[e]
             r = parts[i]
-            if r == s or columns.needed[j, r >> 6] & bit(r):
+            if r == s or columns.needed[j, r >> 6] & _bit(r):
                 state.work[i] += 1
             else:
                 state.work[j] += 1
         for r in range(k):
-            if columns.mate[j, r] >= 0:
-                state.pairs[s, r] += 1
+            state.pairs[s, r] += columns.mate[j, r] >= 0
         for w in range(state.sums.shape[1]):
             mask = state.sums[j, w]
             while mask:
@@ -243,25 +215,22 @@ def settle(state, imbalance):
     state.looks[0] += 3 * (len(columns.others) + len(parts))
     state.looks[1] = state.looks[0]
     state.looks[2] = state.looks[0] - before
-    for s in range(k):
-        for r in range(k):
-            state.send[s] += state.pairs[s, r]
-            state.recv[r] += state.pairs[s, r]
-            state.messages[0] += state.pairs[s, r] > 0
+    state.send[:] = state.pairs.sum(axis=1)
+    state.recv[:] = state.pairs.sum(axis=0)
+    state.messages[0] = np.count_nonzero(state.pairs)
     for m in range(len(state.limits)):
-        heaviest, total = np.int64(0), np.int64(0)
+        weights = state.weights[:, m]
+        weights[:] = state.fixed[:, m] + state.counted[m] * state.work
         for v in range(len(parts)):
-            weight = state.fixed[v, m] + state.counted[m] * state.work[v]
-            state.weights[v, m] = weight
-            state.loads[parts[v], m] += weight
-            heaviest = max(heaviest, weight)
-            total += weight
-        state.limits[m] = max(np.int64((1 + imbalance) * total / k), heaviest)
+            state.loads[parts[v], m] += weights[v]
+        state.limits[m] = max(np.int64((1 + imbalance) * weights.sum() / k), weights.max())
 
 
-@compiled
-def count(state, s, r, rows):
-    """Let a pair of parts send so many rows more, or less."""
+@core.compiled
+def _count(state, by_row, s, r, rows):
+    """Let part s send so many rows more, or less, to part r; the other way round for a row of s."""
+    if by_row:
+        s, r = r, s
     before = state.pairs[s, r]
     state.pairs[s, r] = before + rows
     state.send[s] += rows
@@ -269,8 +238,8 @@ def count(state, s, r, rows):
     state.messages[0] += (before + rows > 0) - (before > 0)
 
 
-@compiled
-def take_out(side, other, by_row, v, a, state):
+@core.compiled
+def _take_out(side, other, by_row, v, a, state):
     """Remove a row or a column from the graphs of part a, which ``parts`` no longer names."""
     ptr, mate, needed = side.ptr, side.mate, side.needed
     state.clock[0] += 1
@@ -286,19 +255,16 @@ def take_out(side, other, by_row, v, a, state):
             continue
         mate[v, p] = -1
         other.mate[y, a] = -1
-        marked = needed[v, p >> 6] & bit(p)
-        if not marked and not augment(other, side, needed, False, y, p, a, state):
+        marked = needed[v, p >> 6] & _bit(p)
+        if not marked and not _augment(other, side, needed, False, y, p, a, state):
             continue
-        spread(other, side, y, p, a, state)
-        if by_row:
-            count(state, p, a, -1)
-        else:
-            count(state, a, p, -1)
+        _spread(other, side, y, p, a, state)
+        _count(state, by_row, a, p, -1)
     needed[v, :] = np.uint64(0)
 
 
-@compiled
-def put_in(side, other, by_row, v, b, state):
+@core.compiled
+def _put_in(side, other, by_row, v, b, state):
     """Add a row or a column to the graphs of its new part b."""
     ptr, mate = side.ptr, side.mate
     state.clock[0] += 1
@@ -311,22 +277,20 @@ def put_in(side, other, by_row, v, b, state):
             continue
         if mark[p] != now:
             mark[p] = now
-            side.needed[v, p >> 6] |= bit(p)
+            side.needed[v, p >> 6] |= _bit(p)
         if mate[v, p] < 0 and other.mate[y, b] < 0:
             mate[v, p], other.mate[y, b] = y, v
     for part in range(len(mark)):
         if mark[part] != now:
             continue
         alone = mate[v, part] < 0
-        if alone and augment(side, other, other.needed, False, v, b, part, state):
-            spread(side, other, v, b, part, state)
-        elif by_row:
-            count(state, part, b, 1)
+        if alone and _augment(side, other, other.needed, False, v, b, part, state):
+            _spread(side, other, v, b, part, state)
         else:
-            count(state, b, part, 1)
+            _count(state, by_row, b, part, 1)
 
 
-@compiled
+@core.compiled
 def move(state, v, b, energy):
     """Move a vertex to part b; every count and price follows, and marks that no longer hold."""
     a = np.int64(state.parts[v])
@@ -336,16 +300,16 @@ def move(state, v, b, energy):
         state.loads[a, m] -= state.weights[v, m]
         state.loads[b, m] += state.weights[v, m]
     state.parts[v] = -1
-    take_out(state.columns, state.rows, False, v, a, state)
-    take_out(state.rows, state.columns, True, v, a, state)
+    _take_out(state.columns, state.rows, False, v, a, state)
+    _take_out(state.rows, state.columns, True, v, a, state)
     state.parts[v] = b
-    put_in(state.columns, state.rows, False, v, b, state)
-    put_in(state.rows, state.columns, True, v, b, state)
+    _put_in(state.columns, state.rows, False, v, b, state)
+    _put_in(state.rows, state.columns, True, v, b, state)
     for p in range(len(state.sizes)):
-        set_prices(state, p, energy)
+        core.set_prices(state, p, energy)
 
 
-@compiled
+@core.compiled
 def boundary(state):
     """The vertices with an entry whose other end is on another part."""
     marked = np.zeros(len(state.parts), np.bool_)
@@ -379,7 +343,6 @@ def new_matching(
         ptr, others = entries.indptr.astype(np.int64), entries.indices.astype(np.int32, copy=False)
         return Side(ptr, others, np.full((n, k), -1, np.int32), np.zeros((n, words), np.uint64))
 
-    weights: np.ndarray = np.zeros(fixed.shape, np.int64)
     state = Matching(
         columns=side(by_column),
         rows=side(by_column.T.tocsr()),
@@ -388,23 +351,14 @@ def new_matching(
         work=np.zeros(n, np.int64),
         fixed=fixed.astype(np.int64, order="C"),  # for another order all is compiled again
         counted=np.asarray(counted, np.int64),
-        weights=weights,
-        loads=np.zeros((k, weights.shape[1]), np.int64),
-        limits=np.zeros(weights.shape[1], np.int64),
-        sizes=np.zeros(k, np.int64),
-        send=np.zeros(k, np.int64),
-        recv=np.zeros(k, np.int64),
-        pairs=np.zeros((k, k), np.int64),
-        messages=np.zeros(1, np.int64),
-        send_price=np.zeros(k),
-        recv_price=np.zeros(k),
+        limits=np.zeros(fixed.shape[1], np.int64),
         stamp=np.zeros(n, np.int64),
         came=np.zeros(n, np.int32),
         queue=np.zeros(n + 1, np.int64),
         mark=np.zeros(k, np.int64),
         clock=np.zeros(1, np.int64),
         looks=np.zeros(3, np.int64),
-        stop=np.zeros(1, np.bool_) if stop is None else stop,
+        **core.counters(k, np.zeros(fixed.shape, np.int64), True, stop),
     )
     settle(state, imbalance)
     return state
@@ -415,3 +369,181 @@ def place(state: Matching, parts: np.ndarray) -> None:
     state.parts[:] = parts
     state.columns.mate[:] = -1
     state.rows.mate[:] = -1
+
+
+class PartDesk(namedtuple("PartDesk", "common touched mark near sends receives")):
+    """Scratch memory of :func:`survey`, for each part.
+
+    Attributes
+    ----------
+    common : (k, words) uint64
+        For a part that the vertex has entries with: the parts where its own row, or column, would
+        be sent at no cost.
+    touched : (k,) int64
+        Those parts.
+    mark : (k,) int64
+        Which entry of ``common`` is of which visit.
+    near, sends, receives : (k,) float64, (k,) int64, (k,) int64
+        If the vertex were on that part: the price of what others would send and receive more, and
+        how many rows the part itself would.
+    """
+
+
+@core.compiled
+def new_desk(k, words):
+    """A desk for k parts, all zero."""
+    return PartDesk(
+        np.zeros((k, words), np.uint64), np.zeros(k, np.int64), np.zeros(k, np.int64),
+        np.zeros(k), np.zeros(k, np.int64), np.zeros(k, np.int64),
+    )  # fmt: skip
+
+
+@core.compiled
+def _gather(side, other, v, desk, visit, state):
+    """For each part that the vertex has entries with, where all their other ends are needed."""
+    ptr, needed, n, words = side.ptr, other.needed, 0, desk.common.shape[1]
+    state.looks[0] += ptr[v + 1] - ptr[v]
+    for e in range(ptr[v], ptr[v + 1]):
+        y = side.others[e]
+        p = state.parts[y]
+        if desk.mark[p] != visit:
+            desk.mark[p] = visit
+            desk.touched[n] = p
+            n += 1
+            for w in range(words):
+                desk.common[p, w] = needed[y, w]
+        else:
+            for w in range(words):
+                desk.common[p, w] &= needed[y, w]
+    return n
+
+
+@core.compiled
+def survey(state, v, desk, visit):
+    """The cost of the vertex on each part; and the costs that its own part would be rid of."""
+    desk.near[:] = 0.0
+    desk.sends[:] = 0
+    desk.receives[:] = 0
+    columns, rows = state.columns, state.rows
+    gain, sent = _survey_side(
+        columns, rows, state.recv_price, desk.sends, 0.0, v, desk, visit, state
+    )
+    gain, received = _survey_side(
+        rows, columns, state.send_price, desk.receives, gain, v, desk, visit + 1, state
+    )
+    return gain, sent, received
+
+
+@core.compiled
+def _survey_side(side, other, prices, counts, gain, v, desk, visit, state):
+    """The same of the vertex's column, along which it sends, or its row, along which it receives.
+
+    ``counts`` are its rows on each part; to ``gain`` is added what its own part would be rid of.
+    """
+    fewer = 0
+    for t in range(_gather(side, other, v, desk, visit, state)):
+        p = desk.touched[t]
+        for b in range(len(state.sizes)):
+            if b != p and not desk.common[p, b >> 6] & _bit(b):
+                desk.near[b] += prices[p]
+                counts[b] += 1
+        if p != state.parts[v] and side.needed[v, p >> 6] & _bit(p):
+            gain += prices[p]
+            fewer += 1
+    return gain, fewer
+
+
+@core.compiled
+def _fullness(state, p):
+    """The load of a part over its limit, for the weight of which that is largest."""
+    most = 0.0
+    for m in range(len(state.limits)):
+        most = max(most, state.loads[p, m] / max(1, state.limits[m]))
+    return most
+
+
+@core.compiled
+def _rise(volume, rows, price):
+    """The cost of so many rows more, or less, for a part beside the total."""
+    if price.strength == 0 or rows == 0:
+        return 0.0
+    return core.height(volume + rows, price) - core.height(volume, price)
+
+
+@core.compiled
+def choose(state, v, desk, lost, energy, relieving, random):
+    """The best other part that has room, −1 if there is none, and what the move would cost.
+
+    Where parts are relieved, one that is less full than the vertex's own has room: of several
+    weights, each move can bring one nearer to its limit that brings another beyond it.
+    """
+    a = np.int64(state.parts[v])
+    most = _fullness(state, a) if relieving else 1.0
+    gain, fewer_sent, fewer_received = lost
+    base = -gain - energy.total * fewer_sent
+    base += _rise(state.send[a], -fewer_sent, energy.send)
+    base += _rise(state.recv[a], -fewer_received, energy.recv)
+    base = core.leaving(state, v, energy, base)
+    best, least, ties = np.int64(-1), np.inf, 0
+    for b in range(len(state.sizes)):
+        if b == a:
+            continue
+        delta = base + desk.near[b] + energy.total * desk.sends[b]
+        delta = core.arriving(state, v, b, energy, delta)
+        if delta > least:  # the rest only adds
+            continue
+        delta += _rise(state.send[b], desk.sends[b], energy.send)
+        delta += _rise(state.recv[b], desk.receives[b], energy.recv)
+        if delta > least or not core.has_room(state, v, b, most):
+            continue
+        if relieving:
+            for m in range(len(state.limits)):
+                over = state.loads[b, m] + state.weights[v, m] - state.limits[m]
+                delta += energy.pressure * max(0, min(over, state.weights[v, m]))
+            if delta > least:
+                continue
+        # Of equals a random one, so that plateaus are crossed in all directions.
+        ties = ties + 1 if delta == least else 1
+        if ties == 1 or core.below(random, ties) == 0:
+            best, least = np.int64(b), delta
+    return best, least
+
+
+@core.compiled
+def sweep(state, vertices, temperature, energy, relieving, random, imbalance, every, most):
+    """Offer each vertex of a list, in random order, its best other part.
+
+    As :func:`partition.refinement.core.sweep`; with a negative temperature, only moves that gain
+    more than its amount are made. All is counted anew when ``every`` entries have
+    been looked at since the last time, and at the end. It ends early when ``most`` have been in
+    all, or ``state.stop`` is set.
+    """
+    k = len(state.sizes)
+    desk = new_desk(k, state.sums.shape[1])
+    for p in range(k):
+        core.set_prices(state, p, energy)
+    for position in range(len(vertices)):
+        if state.stop[0] or state.looks[0] > most:
+            break
+        v = core.take(vertices, position, random)
+        a = np.int64(state.parts[v])
+        if state.sizes[a] == 1:
+            continue
+        lost = survey(state, v, desk, 2 * position + 1)
+        b, delta = choose(state, v, desk, lost, energy, relieving, random)
+        if b < 0:
+            continue
+        loss = core.tolerance(temperature, random) if temperature > 0 else temperature
+        if delta > loss:
+            continue
+        messages = state.messages[0]
+        move(state, v, b, energy)
+        if energy.messages > 0:
+            delta += energy.messages * (state.messages[0] - messages)
+            if delta > loss:
+                move(state, v, a, energy)
+        if state.looks[0] - state.looks[1] > every:
+            settle(state, imbalance)
+            for p in range(k):
+                core.set_prices(state, p, energy)
+    settle(state, imbalance)

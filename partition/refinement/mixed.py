@@ -4,15 +4,17 @@ First clusters of vertices move, in the hypergraph that fixes which entries part
 medium-grain one of minimum covers, whose connectivity−1 is the mixed volume at the parts that these
 were made for, and an upper bound of it after every move. They only go downhill, a few times, each
 time with the covers of the parts reached: where a graph has locality, a partition that was heated
-is not found again. Then single vertices move, by :mod:`partition.refinement.exact`, which keeps the
-covers' sizes. The temperature rises until the partition is a little worse than it was, and falls to
-0, as in :mod:`partition.refinement.search`. Meanwhile parts that are fuller than others cost more:
-if one were left half empty, all others would be full, and no vertex could move between them.
+is not found again. Then single vertices move, by :mod:`partition.refinement.matching`, which keeps
+the sizes of covers. The temperature rises until the partition is a little worse than it was, and
+falls to 0, as in :mod:`partition.refinement.search`. Meanwhile parts that are fuller than others
+cost more: if one were left half empty, all others would be full, and no vertex could move between
+them.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -20,10 +22,9 @@ from partition.deadline import Deadline
 from partition.graph.aggregation import columns
 from partition.graph.graph import Graph
 from partition.models.medium_grain import medium_grain_model
-from partition.refinement.exact import sweep
-from partition.refinement.matching import Matching, boundary, new_matching, place, settle
-from partition.refinement.objective import OBJECTIVES, Objective
-from partition.refinement.search import COLDEST, HOTTEST, energy_at, norm, refine, value
+from partition.refinement.matching import Matching, boundary, new_matching, place, settle, sweep
+from partition.refinement.objective import OBJECTIVES
+from partition.refinement.search import COLDEST, HOTTEST, Annealing, energy_at, norm, refine, value
 
 CLUSTERS = 0.01  # effort of a round of the first step: it only goes downhill
 ROUNDS = 12  # of them, at most
@@ -56,13 +57,9 @@ def refine_mixed(
     k: int,
     *,
     direction: str = "in",
-    imbalance: float = 0.01,
-    objective: Objective | None = None,
-    seed: int = 0,
-    effort: float = 1.0,
-    deadline: Deadline | None = None,
     fixed: np.ndarray | None = None,
     counted: tuple[bool, ...] = (True,),
+    **options: Any,
 ) -> np.ndarray:
     """Move rows between the parts so that the mixed exchange gets smaller, within the balance.
 
@@ -74,32 +71,28 @@ def refine_mixed(
     start = np.asarray(parts, np.int32)
     if k == 1 or not graph.nnz:
         return start
-    objective = objective or OBJECTIVES["mixed"]
-    deadline = deadline or Deadline()
+    wanted: dict[str, Any] = {"objective": OBJECTIVES["mixed"], "deadline": Deadline()} | options
+    asked = Annealing(**wanted)
+    deadline, effort = asked.deadline, min(1.0, asked.effort)
     base = np.zeros((graph.n, 1), np.int64) if fixed is None else np.asarray(fixed, np.int64)
 
-    def clusters(
-        parts: np.ndarray, weights: np.ndarray | None, seed: int, effort: float
-    ) -> np.ndarray:
+    def move_clusters(parts: np.ndarray, weights: np.ndarray | None, **changes: Any) -> np.ndarray:
         model = medium_grain_model(graph, direction, parts)
-        part = deadline.part(ROUND, paced=False)
         if weights is None:
-            part, weights = deadline, base + np.outer(model.weights, counted)
-        return refine(
-            replace(model, weights=weights[:, 0]), parts, k, extra_weights=weights[:, 1:],
-            imbalance=imbalance, objective=objective, seed=seed, effort=effort,
-            deadline=part,
-        )  # fmt: skip
+            weights = base + np.outer(model.weights, counted)
+        model = replace(model, weights=weights[:, 0])
+        return refine(model, parts, k, extra_weights=weights[:, 1:], **wanted | changes)
 
     if graph.n * k > CELLS:
-        return clusters(start, None, seed, effort)
+        return move_clusters(start, None)
     with deadline.flag() as stop:
         entries = columns(graph, direction)
-        matching = new_matching(*entries, start, k, base, counted, imbalance, stop)
-        search = _Search(matching, objective, imbalance, seed, effort, deadline)
-        for i in range(max(1, round(ROUNDS * min(1.0, effort)))):
+        matching = new_matching(*entries, start, k, base, counted, asked.imbalance, stop)
+        search = _MixedSearch(matching, **wanted)
+        for i in range(max(1, round(ROUNDS * effort))):
             kept, before = matching.parts.copy(), search.worth()
-            search.place(clusters(kept, matching.weights, seed + i, CLUSTERS))
+            changes = {"seed": asked.seed + i, "deadline": deadline.part(ROUND, paced=False)}
+            search.place(move_clusters(kept, matching.weights, effort=CLUSTERS, **changes))
             search.improve()
             if search.worth() >= before:
                 search.place(kept)
@@ -110,7 +103,7 @@ def refine_mixed(
         if search.excess() > search.rank[0]:  # several weights may leave no way back to balance
             search.place(search.best)
         search.anneal(deadline.part(BEFORE_LAST))
-        for _ in range(max(1, round(LAST * min(1.0, effort)))):
+        for _ in range(max(1, round(LAST * effort))):
             if deadline.over():
                 break
             search.relieve()
@@ -119,22 +112,16 @@ def refine_mixed(
         return search.best
 
 
-class _Search:
+@dataclass
+class _MixedSearch(Annealing):
     """A matching, what it is improved by, and the best parts it has had."""
 
-    def __init__(
-        self,
-        state: Matching,
-        objective: Objective,
-        imbalance: float,
-        seed: int,
-        effort: float,
-        deadline: Deadline,
-    ) -> None:
-        self.state, self.objective, self.imbalance = state, objective, imbalance
-        self.effort, self.deadline = effort, deadline
-        self.random = np.random.default_rng(seed).integers(1, 2**63, 1, dtype=np.uint64)
-        self.best, self.rank = state.parts.copy(), self._rank()
+    state: Matching
+    sweeps = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.best, self.rank = self.state.parts.copy(), self._rank()
 
     def place(self, parts: np.ndarray) -> None:
         """Begin with other parts."""
@@ -143,23 +130,22 @@ class _Search:
 
     def anneal(self, deadline: Deadline) -> None:
         """Up, in a quarter of the sweeps at most; slowly down, or faster where time is short."""
-        state, effort = self.state, self.effort
-        first, sweeps = int(state.looks[0]), 0
-        most = first + int(LOOKS * effort)
+        state, work = self.state, LOOKS * self.effort
+        first, done = int(state.looks[0]), self.sweeps
+        most = first + int(work)
 
         def spent() -> float:
-            looks = (int(state.looks[0]) - first) / (LOOKS * effort)
-            work = max(looks, sweeps / max(FEWEST, MOST * effort))
+            sweeps = (self.sweeps - done) / max(FEWEST, MOST * self.effort)
+            share = max((int(state.looks[0]) - first) / work, sweeps)
             clock = deadline.spent() - AHEAD if deadline.paced else float(deadline.over())
-            if clock > work:
+            if clock > share:
                 deadline.decide()
-            return max(clock, work)
+            return max(clock, share)
 
         kept, before = state.parts.copy(), value(self.objective, state)
         temperature, ceiling = COLDEST, self._smooth() + TOLERANCE * self.objective.sum()
         while temperature < HOTTEST and spent() < 0.25:
             self._sweep(temperature, most)
-            sweeps += 1
             if self._smooth() > ceiling:
                 break
             temperature = COLDEST * (HOTTEST / COLDEST) ** (4 * spent())
@@ -167,7 +153,6 @@ class _Search:
         while spent() < 0.9:
             cooled = (spent() - hot) / (0.9 - hot)
             self._sweep(temperature * (COLDEST / temperature) ** cooled, most)
-            sweeps += 1
             if cooled > HOPELESS and self._smooth() > ceiling:
                 break
         if value(self.objective, state) > before:
@@ -176,7 +161,6 @@ class _Search:
         for _ in range(FLAT):
             if spent() < 1:
                 self._sweep(-GAIN, most)
-                sweeps += 1
         self._settle()
 
     def relieve(self) -> None:
@@ -207,13 +191,13 @@ class _Search:
         self._settle()
 
     def _sweep(self, temperature: float, most: int = np.iinfo(np.int64).max) -> None:
-        vertices = boundary(self.state)
+        self.sweeps += 1
         evenness = EVENNESS if temperature > 0 else 0.0
         energy = energy_at(self.state, self.objective, PRESSURE * self._rows_for_work(), evenness)
         every = int(max(SETTLED * len(self.state.rows.others), 3 * self.state.looks[2]))
-        unit = self.objective.sum()
         numbers = (self.random, self.imbalance, every, most)
-        sweep(self.state, vertices, unit * temperature, energy, False, *numbers)
+        heat = self.objective.sum() * temperature
+        sweep(self.state, boundary(self.state), heat, energy, False, *numbers)
 
     def _settle(self) -> None:
         """Count what no longer changes, and keep it if it is the best."""

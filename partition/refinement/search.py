@@ -15,17 +15,19 @@ the hypergraph smaller, all of them are spent on single vertices.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from partition.deadline import Deadline
 from partition.models.hypergraph import HypergraphModel
-from partition.refinement.core import Energy, State, boundary
-from partition.refinement.levels import Level, cluster, contract, finest_level, new_state
+from partition.refinement import core
 from partition.refinement.matching import Matching
-from partition.refinement.moves import sweep
-from partition.refinement.objective import Objective, sweeps_for
+from partition.refinement.objective import OBJECTIVES, TABLE_SHARE, Objective, cells, sweeps_for
 
 HEATED = 6  # sweeps from which on it pays to heat
 DENSE = 0.7  # coarser levels with more of the pins are no easier: the sweeps are not spent there
@@ -47,12 +49,8 @@ def refine(
     parts: np.ndarray,
     k: int,
     *,
-    imbalance: float = 0.01,
-    objective: Objective | None = None,
-    seed: int = 0,
-    effort: float = 1.0,
-    deadline: Deadline | None = None,
     extra_weights: np.ndarray | None = None,
+    **options: Any,
 ) -> np.ndarray:
     """Move rows between the parts so that the communication falls, within the balance.
 
@@ -65,19 +63,10 @@ def refine(
         Where to start from, 0..k−1.
     k : int
         Number of parts.
-    imbalance : float
-        What the heaviest part may weigh above the average. A vertex that weighs more than that
-        raises the limit; a part that weighs more at the start only gets lighter.
-    objective : Objective, optional
-    seed : int
-        The same arguments give the same parts, unless the clock decides.
-    effort : float
-        How often to go through all levels; below 1 once, with that share of the sweeps.
-    deadline : Deadline, optional
-        When it is over, sweeps end where they are, but for a few that restore the balance. Where
-        the time is short, and the deadline paces, the search cools faster.
     extra_weights : (n, m) integers, optional
         Further weights of the vertices, balanced like the model's own.
+    options
+        Fields of :class:`Annealing`.
 
     Returns
     -------
@@ -88,10 +77,9 @@ def refine(
     Raises
     ------
     ValueError
-        If ``parts`` is not n numbers in 0..k−1, or a net does not pin its owner.
+        If ``parts`` is not n numbers in 0..k−1.
     """
-    start = np.asarray(parts)
-    n = len(model.weights)
+    start, n = np.asarray(parts), len(model.weights)
     if start.shape != (n,):
         raise ValueError(f"{start.shape} parts for {n} vertices")
     if n and not 0 <= start.min() <= start.max() < k:
@@ -101,68 +89,52 @@ def refine(
     del model  # the level has what it needs of it
     if k == 1 or not len(level.owners):
         return start
-    deadline = deadline or Deadline()
-    with deadline.flag() as stop:
-        search = Search(objective or Objective(), effort, k, imbalance, seed, deadline, stop)
-        return search.run(level, start)
+    return Search(k, **options).run(level, start)
 
 
-def energy_at(
-    state: State | Matching, objective: Objective, pressure: float, evenness: float = 0.0
-) -> Energy:
-    """The objective's slopes at a partition, times the volume: what one more row costs in rows."""
-    total = max(1.0, float(state.send.sum()))
-    send, recv = max(1.0, norm(state.send)), max(1.0, norm(state.recv))
-    k = len(state.send)
-    return Energy(
-        total=float(objective.total),  # another type would be compiled anew
-        send_strength=objective.max_send * total / (k * send),
-        send_norm=send,
-        recv_strength=objective.max_recv * total / (k * recv),
-        recv_norm=recv,
-        doublings=DOUBLINGS,
-        pressure=float(pressure * objective.sum()),
-        messages=objective.messages * total / max(1, state.messages[0]),
-        evenness=evenness * objective.sum() * total / k,
-    )
+@dataclass(kw_only=True)
+class Annealing:
+    """What every search is asked for, and its random numbers.
 
-
-def value(
-    objective: Objective, state: State | Matching, largest: Callable[..., float] = np.max
-) -> float:
-    """The objective of a partition: see :class:`~partition.refinement.objective.Objective`.
-
-    ``largest`` makes one number of the volumes of the parts: their maximum, or a smoother one.
+    Attributes
+    ----------
+    imbalance : float
+        What the heaviest part may weigh above the average. A vertex that weighs more than that
+        raises the limit; a part that weighs more at the start only gets lighter.
+    objective : Objective
+    seed : int
+        The same arguments give the same parts, unless the clock decides.
+    effort : float
+        How often to go through all levels; below 1 once, with that share of the sweeps.
+    deadline : Deadline
+        When it is over, sweeps end where they are, but for a few that restore the balance. Where
+        the time is short, and the deadline paces, the search cools faster.
     """
-    figures = (state.send.sum(), largest(state.send), largest(state.recv), state.messages[0])
-    # 1 is added so that partitions without communication can be compared too.
-    return sum(
-        weight * float(np.log1p(figure))
-        for weight, figure in zip(objective.weights(), figures, strict=True)
-    )
+
+    imbalance: float = 0.01
+    objective: Objective = OBJECTIVES["rows"]
+    seed: int = 0
+    effort: float = 1.0
+    deadline: Deadline = field(default_factory=Deadline)
+
+    def __post_init__(self) -> None:
+        random = np.random.default_rng(self.seed)
+        self.random = random.integers(1, 2**63, 1, dtype=np.uint64)
 
 
-class Search:
-    """The settings of one search, its random numbers and its deadline."""
+@dataclass
+class Search(Annealing):
+    """The search of :func:`refine` into k parts."""
 
+    k: int
     tolerance, hottest = TOLERANCE, HOTTEST
-
-    def __init__(
-        self,
-        objective: Objective,
-        effort: float,
-        k: int,
-        imbalance: float,
-        seed: int,
-        deadline: Deadline,
-        stop: np.ndarray,
-    ) -> None:
-        self.objective, self.k, self.imbalance, self.effort = objective, k, imbalance, effort
-        self.random = np.random.default_rng(seed).integers(1, 2**63, 1, dtype=np.uint64)
-        self.deadline, self.stop = deadline, stop
 
     def run(self, finest: Level, start: np.ndarray) -> np.ndarray:
         """Down to a coarse level and back; the start where that was for nothing."""
+        with self.deadline.flag() as self.stop:
+            return self._run(finest, start)
+
+    def _run(self, finest: Level, start: np.ndarray) -> np.ndarray:
         average = finest.weights.sum(axis=0) / self.k
         limits = np.maximum((1 + self.imbalance) * average, finest.weights.max(axis=0))
         self.limits = limits.astype(np.int64)
@@ -182,7 +154,7 @@ class Search:
         lighter = (heaviest > self.limits).any() and (reached < heaviest).any()
         return state.parts if lighter or self._value(state) <= before else start
 
-    def _descend(self, level: Level, state: State, depth: int, finer: int = 0) -> State:
+    def _descend(self, level: Level, state: core.State, depth: int, finer: int = 0) -> core.State:
         """Search on the coarser levels, then on this one; ``finer``: pins of those to come."""
         pins = len(level.pins)
         sweeps = sweeps_for(pins)
@@ -204,14 +176,16 @@ class Search:
         return self._alone(level, state, sweeps, depth, pins / max(1, pins + finer))
 
     def _alone(
-        self, level: Level, state: State, sweeps: int, depth: int = 0, share: float = 1.0
-    ) -> State:
+        self, level: Level, state: core.State, sweeps: int, depth: int = 0, share: float = 1.0
+    ) -> core.State:
         """Search on this level, in a share of the time that is left."""
         part = self.deadline.part(share if self.deadline.paced else 1.0)
         sweeps = max(1, round(sweeps * min(1.0, self.effort)))
         return self._anneal(state, level, depth, sweeps, part)
 
-    def _anneal(self, state: State, level: Level, depth: int, sweeps: int, part: Deadline) -> State:
+    def _anneal(
+        self, state: core.State, level: Level, depth: int, sweeps: int, part: Deadline
+    ) -> core.State:
         """Heat, cool, and undo it if that was for nothing."""
         kept, before, feasible = state.parts.copy(), self._value(state), self._feasible(state)
         ceiling = self._value(state, smooth=True) + self.tolerance * self.objective.sum()
@@ -248,26 +222,58 @@ class Search:
             part.decide()
         return late
 
-    def _sweep(self, state: State, temperature: float) -> None:
+    def _sweep(self, state: core.State, temperature: float) -> None:
         """Offer each vertex of the boundary a move."""
         evenness = EVENNESS if temperature > 0 else 0.0
         energy = energy_at(state, self.objective, PRESSURE[temperature == 0], evenness)
-        sweep(state, boundary(state), self.unit * temperature, energy, self.random)
+        core.sweep(state, core.boundary(state), self.unit * temperature, energy, self.random)
 
-    def _value(self, state: State, smooth: bool = False) -> float:
+    def _value(self, state: core.State, smooth: bool = False) -> float:
         """The objective; or a smooth one, with norms for the maxima."""
         return value(self.objective, state, norm if smooth else np.max)
 
-    def _feasible(self, state: State) -> bool:
+    def _feasible(self, state: core.State) -> bool:
         return bool((state.loads <= state.limits).all())
 
-    def state(self, level: Level, parts: np.ndarray, depth: int) -> State:
+    def state(self, level: Level, parts: np.ndarray, depth: int) -> core.State:
         """The counts of a partition of a level."""
         # Clusters are too coarse a grain for the balance asked for.
         slack = np.minimum(self.grain, SLACK * level.weights.mean(axis=0)) if depth else 0
         limits = (self.limits + slack).astype(np.int64)
         messages = self.objective.messages > 0
         return new_state(level, parts, self.k, limits, messages=messages, stop=self.stop)
+
+
+def energy_at(
+    state: core.State | Matching, objective: Objective, pressure: float, evenness: float = 0.0
+) -> core.Energy:
+    """The objective's slopes at a partition, times the volume: what one more row costs in rows."""
+    total = max(1.0, float(state.send.sum()))
+    send, recv = max(1.0, norm(state.send)), max(1.0, norm(state.recv))
+    k = len(state.send)
+    return core.Energy(
+        total=float(objective.total),  # another type would be compiled anew
+        send=core.Price(objective.max_send * total / (k * send), send, DOUBLINGS),
+        recv=core.Price(objective.max_recv * total / (k * recv), recv, DOUBLINGS),
+        pressure=float(pressure * objective.sum()),
+        messages=objective.messages * total / max(1, state.messages[0]),
+        evenness=evenness * objective.sum() * total / k,
+    )
+
+
+def value(
+    objective: Objective, state: core.State | Matching, largest: Callable[..., float] = np.max
+) -> float:
+    """The objective of a partition: see :class:`~partition.refinement.objective.Objective`.
+
+    ``largest`` makes one number of the volumes of the parts: their maximum, or a smoother one.
+    """
+    figures = (state.send.sum(), largest(state.send), largest(state.recv), state.messages[0])
+    # 1 is added so that partitions without communication can be compared too.
+    return sum(
+        weight * float(np.log1p(figure))
+        for weight, figure in zip(objective.weights(), figures, strict=True)
+    )
 
 
 def norm(volumes: np.ndarray) -> float:
@@ -277,3 +283,195 @@ def norm(volumes: np.ndarray) -> float:
         return 0.0
     exponent = 2**DOUBLINGS
     return largest * float(np.mean((volumes / largest) ** exponent)) ** (1 / exponent)
+
+
+class Level(namedtuple("Level", "weights indptr pins vertex_ptr nets costs owners folds")):
+    """A hypergraph whose vertices are those of the model, or clusters of them.
+
+    Attributes
+    ----------
+    weights : (n, m) int64
+    indptr, pins : (nets + 1,) int64, (pins,) int32
+        The vertices of each net.
+    vertex_ptr, nets : (n + 1,) int64, (pins,) int32
+        The nets of each vertex.
+    costs, owners, folds : (nets,) int64, (nets,) int32, (nets,) bool
+    """
+
+
+def finest_level(model: HypergraphModel, extra_weights: np.ndarray | None) -> Level:
+    """The model itself, less the nets of one pin, which cost nothing. Each net pins its owner."""
+    n, nnets = len(model.weights), len(model.indptr) - 1
+    weights = np.array(model.weights, np.int64).reshape(n, 1)
+    if extra_weights is not None:
+        weights = np.hstack((weights, np.asarray(extra_weights, np.int64).reshape(n, -1)))
+    folds = np.zeros(nnets, bool) if model.folds is None else np.asarray(model.folds, bool)
+    costs = np.asarray(model.net_costs(), np.int64)
+    owners = np.asarray(np.arange(nnets) if model.owners is None else model.owners, np.int32)
+    pins = np.asarray(model.pins, np.int32)
+    indptr = np.asarray(model.indptr, np.int64)
+    nets = np.flatnonzero(np.diff(indptr) > 1)
+    indptr, pins = _pins_of(indptr, pins, nets)
+    return _level(indptr, pins, weights, costs[nets], owners[nets], folds[nets])
+
+
+def contract(level: Level, labels: np.ndarray, clusters: int) -> Level:
+    """The hypergraph of the clusters: nets of one pin vanish, equal nets of one owner merge.
+
+    Nets are taken for equal by a digest of 64 bits, their size, their owner and their kind.
+    """
+    nets = len(level.owners)
+    indptr = np.zeros(nets + 1, np.int64)
+    pins = np.empty(len(level.pins), np.int32)
+    digest = np.empty(nets, np.uint64)
+    _squeeze(level.indptr, level.pins, labels, clusters, indptr, pins, digest)
+    sizes, owners = np.diff(indptr), labels[level.owners]
+
+    kept = np.flatnonzero(sizes > 1)
+    kept = kept[np.lexsort((level.folds[kept], owners[kept], digest[kept]))]
+    first = np.ones(len(kept), bool)
+    keys = (digest, owners, sizes, level.folds)
+    first[1:] = np.any([key[kept[1:]] != key[kept[:-1]] for key in keys], axis=0)
+    costs = np.zeros(nets, np.int64)
+    leaders = kept[first]
+    np.add.at(costs, leaders[np.cumsum(first) - 1], level.costs[kept])
+
+    weights = np.zeros((clusters, level.weights.shape[1]), np.int64)
+    np.add.at(weights, labels, level.weights)
+    chosen = np.sort(leaders)
+    indptr, pins = _pins_of(indptr, pins, chosen)
+    return _level(indptr, pins, weights, costs[chosen], owners[chosen], level.folds[chosen])
+
+
+def new_state(
+    level: Level,
+    parts: np.ndarray,
+    k: int,
+    limits: np.ndarray,
+    *,
+    messages: bool,
+    stop: np.ndarray | None = None,
+) -> core.State:
+    """The tables of :class:`State` for a partition of a level."""
+    sizes = np.diff(level.indptr)
+    facts = np.zeros(len(sizes), core.NET)
+    facts["cost"], facts["owner"], facts["fold"] = level.costs, level.owners, level.folds
+    facts["table"] = sizes * TABLE_SHARE >= k
+    where = np.concatenate(([0], np.cumsum(cells(sizes, k))))
+    facts["where"] = where[:-1]
+    state = core.State(
+        net_ptr=level.indptr,
+        pins=level.pins,
+        vertex_ptr=level.vertex_ptr,
+        nets=level.nets,
+        facts=facts,
+        parts=parts.astype(np.int32),
+        cells=np.zeros(where[-1], np.int32),
+        limits=limits,
+        **core.counters(k, level.weights, messages, stop),
+    )
+    core.fill(state)
+    return state
+
+
+def _pins_of(
+    indptr: np.ndarray, pins: np.ndarray, nets: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The pins of some nets, which increase, and where each one's begin and end."""
+    sizes = np.diff(indptr)
+    kept = np.zeros(len(sizes), bool)
+    kept[nets] = True
+    pins = pins[: indptr[-1]]
+    if not kept.all():
+        pins = pins[np.repeat(kept, sizes)]
+    return np.concatenate(([0], np.cumsum(sizes[nets]))), pins
+
+
+def _level(indptr: np.ndarray, pins: np.ndarray, weights: np.ndarray, *facts: np.ndarray) -> Level:
+    """A level with the nets of each vertex, too; the facts are costs, owners and folds."""
+    shape = (len(indptr) - 1, len(weights))
+    incidence = sp.csr_array((np.ones(len(pins), np.int8), pins, indptr), shape=shape).tocsc()
+    vertex_ptr = incidence.indptr.astype(np.int64)
+    nets = incidence.indices.astype(np.int32, copy=False)
+    return Level(weights, indptr, pins, vertex_ptr, nets, *facts)
+
+
+@core.compiled
+def cluster(state, labels, heaviest, largest, random):
+    """Join each vertex to the cluster, in its own part, that its small nets tie it to most.
+
+    ``labels``, (n,) int32, receives the cluster of each vertex, numbered without gaps. A cluster
+    weighs at most ``heaviest``, (m,) int64; nets of more than ``largest`` pins are not looked at.
+    Returns the number of clusters.
+    """
+    n = len(state.parts)
+    weight = state.weights.copy()
+    alone = np.ones(n, np.bool_)
+    score = np.zeros(n)
+    met = np.empty(n, np.int32)
+    order = np.arange(n, dtype=np.int32)
+    for v in range(n):
+        labels[v] = v
+    for position in range(n):
+        v = core.take(order, position, random)
+        if not alone[v]:
+            continue
+        nmet = 0
+        for i in range(state.vertex_ptr[v], state.vertex_ptr[v + 1]):
+            net = state.nets[i]
+            first, last = state.net_ptr[net], state.net_ptr[net + 1]
+            if last - first > largest or last - first < 2:
+                continue
+            tie = state.facts[net].cost / (last - first - 1.0)
+            for j in range(first, last):
+                u = state.pins[j]
+                if u != v and state.parts[u] == state.parts[v]:
+                    c = labels[u]
+                    if score[c] == 0.0:
+                        met[nmet] = c
+                        nmet += 1
+                    score[c] += tie
+        best, rating = -1, 0.0
+        for i in range(nmet):
+            c = met[i]
+            fits = True
+            for m in range(len(state.limits)):
+                if weight[c, m] + weight[v, m] > heaviest[m]:
+                    fits = False
+            if fits and score[c] > rating:
+                best, rating = c, score[c]
+            score[c] = 0.0
+        if best >= 0:
+            labels[v] = best
+            alone[v] = alone[best] = False
+            for m in range(len(state.limits)):
+                weight[best, m] += weight[v, m]
+    # The label of a cluster is its first member; number them.
+    number = np.full(n, -1, np.int32)
+    clusters = 0
+    for v in range(n):
+        if number[labels[v]] < 0:
+            number[labels[v]] = clusters
+            clusters += 1
+        labels[v] = number[labels[v]]
+    return clusters
+
+
+@core.compiled
+def _squeeze(net_ptr, pins, labels, clusters, new_ptr, new_pins, digest):
+    """The nets with clusters for vertices, each once, and digests that no order of them changes."""
+    mark = np.full(clusters, -1, np.int32)
+    end = 0
+    for net in range(len(net_ptr) - 1):
+        value = np.uint64(0)
+        for i in range(net_ptr[net], net_ptr[net + 1]):
+            c = labels[pins[i]]
+            if mark[c] != net:
+                mark[c] = net
+                new_pins[end] = c
+                end += 1
+                mixed = (np.uint64(c) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+                mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+                value += mixed ^ (mixed >> np.uint64(27))
+        new_ptr[net + 1] = end
+        digest[net] = value

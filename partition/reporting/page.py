@@ -26,6 +26,10 @@ SWEEPS = (
     ("messages", "sweep-messages", "Messages", "messages in one exchange"),
     ("imbalance", "sweep-imbalance", "Imbalance", "imbalance of work"),
 )
+BEST = {
+    "volume": "least volume", "max_send": "least busiest part", "messages": "fewest messages",
+    "imbalance": "least imbalance",
+}  # fmt: skip
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -44,50 +48,44 @@ def write_comparison(
         f"{rows[0]['direction']!r}. Figures are of one exchange."
     )
     made_by = f"Written by gcn-partition compare, version {version('gcnmpi')}."
-    write_page(path, title, subtitle, list(_sections(rows, parts)), made_by)
+    ks = _ks(rows)
+    overview = Section(
+        "overview", "Overview", facts=list(_facts(rows)), figures=list(_overall(rows)),
+        tables=[_table(rows)],
+    )  # fmt: skip
+    text = f"Shown are the first {SHOWN_K} numbers of parts." if len(ks) > SHOWN_K else ""
+    of_ks = [
+        Section(
+            f"k{k}", f"{k} parts", text if k == ks[0] else "", figures=list(_of_k(rows, parts, k))
+        )
+        for k in ks[:SHOWN_K]
+    ]
+    write_page(path, title, subtitle, [overview, *of_ks], made_by)
 
 
 def comparison_figures(rows: Rows, parts: Mapping[str, Metrics]) -> Iterator[Figure]:
     """Every figure of such a page."""
-    yield from _trade(rows)
-    yield from _sweeps(rows)
+    yield from _overall(rows)
     for k in _ks(rows)[:SHOWN_K]:
-        yield from _of_k([row for row in rows if row["k"] == k], parts, k, _kinds(rows))
+        yield from _of_k(rows, parts, k)
 
 
-def _sections(rows: Rows, parts: Mapping[str, Metrics]) -> Iterator[Section]:
-    figures = [*_trade(rows), *_sweeps(rows)]
-    facts, tables, ks = _facts(rows), [_table(rows)], _ks(rows)
-    yield Section("overview", "Overview", facts=facts, figures=figures, tables=tables)
-    for k in ks[:SHOWN_K]:
-        of_k = [row for row in rows if row["k"] == k]
-        text = "" if len(ks) <= SHOWN_K else f"Shown are the first {SHOWN_K} numbers of parts."
-        drawn = list(_of_k(of_k, parts, k, _kinds(rows)))
-        yield Section(f"k{k}", f"{k} parts", text if k == ks[0] else "", figures=drawn)
-
-
-def _facts(rows: Rows) -> list[Fact]:
+def _facts(rows: Rows) -> Iterator[Fact]:
     """How many there are, and the best of the largest number of parts."""
     k = _ks(rows)[-1]
     of_k = [row for row in rows if row["k"] == k]
-    facts = [Fact("partitions", number(len(rows)), f"k = {', '.join(map(str, _ks(rows)))}")]
-    for key, name in (
-        ("volume", "least volume"), ("max_send", "least busiest part"),
-        ("messages", "fewest messages"), ("imbalance", "least imbalance"),
-    ):  # fmt: skip
+    yield Fact("partitions", number(len(rows)), f"k = {', '.join(map(str, _ks(rows)))}")
+    for key, name in BEST.items():
         best = min(of_k, key=lambda row, key=key: row[key])  # type: ignore[misc]
         ratio = best["relative"].get(key)
         beside = "" if ratio is None or key == "imbalance" else f", {ratio:.2f} of random rows"
         value = f"{best[key]:.3f}" if key == "imbalance" else number(best[key])
-        told = f"{shown(best['name'])}, exchange of rows{beside}"
-        facts.append(Fact(f"{name}, k = {k}", value, told))
-    mixed = [row for row in of_k if row["mixed"]]
-    for key, name in (("volume", "least volume"), ("max_send", "least busiest part")):
-        if mixed:
-            best = min(mixed, key=lambda row, key=key: row["mixed"][key])  # type: ignore[misc]
-            told = f"{shown(best['name'])}, mixed exchange: rows and partial sums"
-            facts.append(Fact(f"{name}, k = {k}", number(best["mixed"][key]), told))
-    return facts
+        yield Fact(f"{name}, k = {k}", value, f"{shown(best['name'])}, exchange of rows{beside}")
+    mixed = {row["name"]: row["mixed"] for row in of_k if row["mixed"]}
+    for key in ("volume", "max_send") if mixed else ():
+        name = min(mixed, key=lambda name, key=key: mixed[name][key])  # type: ignore[misc]
+        note = f"{shown(name)}, mixed exchange: rows and partial sums"
+        yield Fact(f"{BEST[key]}, k = {k}", number(mixed[name][key]), note)
 
 
 def _table(rows: Rows) -> Table:
@@ -117,39 +115,29 @@ def _table(rows: Rows) -> Table:
     return Table("Partitions", head, cells, note, best, scopes, formats, sorts=True)
 
 
-def _trade(rows: Rows) -> Iterator[Figure]:
-    """Total against maximum, both over random rows."""
-    known = [row for row in rows if None not in (_both(row))]
-    kinds = _kinds(rows)
-    groups = [[row for row in known if _kind(row["name"], row["k"]) == kind] for kind in kinds]
-    if len(known) > 1:
+def _overall(rows: Rows) -> Iterator[Figure]:
+    """Total against maximum, both over random rows; and figures over k, where there are several."""
+    kinds = list(_by_kind(rows).items())
+    ratios = {
+        place: [(row, row["relative"]["volume"], row["relative"]["max_send"]) for row in of]
+        for place, (_, of) in enumerate(kinds)
+    }
+    known = {place: [one for one in of if None not in one] for place, of in ratios.items()}
+    known = {place: of for place, of in known.items() if of}
+    if sum(map(len, known.values())) > 1:
         yield Points(
             "volume-and-busiest", "Volume against busiest part",
             "Both relative to random rows with as many parts. Left: fewer bytes in all; below: the "
             "busiest part, for which the others wait, sends less.",
             "volume / volume of random rows", "busiest part / that of random rows",
             [
-                Series(shown(kind), [_both(row)[0] for row in group],
-                       [_both(row)[1] for row in group], colour=place % COLOURS)
-                for place, (kind, group) in enumerate(zip(kinds, groups, strict=True)) if group
+                Series(shown(kinds[place][0]), [x for _, x, _ in of], [y for *_, y in of],
+                       colour=place % COLOURS)
+                for place, of in known.items()
             ],
-            [[shown(row["name"]) for row in group] for group in groups if group],
+            [[shown(row["name"]) for row, *_ in of] for of in known.values()],
         )  # fmt: skip
-
-
-def _both(row: Mapping[str, Any]) -> tuple[float, float]:
-    return row["relative"]["volume"], row["relative"]["max_send"]
-
-
-def _sweeps(rows: Rows) -> Iterator[Figure]:
-    """Figures over the number of parts, where there are several."""
-    if len(_ks(rows)) < 2:
-        return
-    kinds = {
-        kind: [row for row in rows if _kind(row["name"], row["k"]) == kind] for kind in _kinds(rows)
-    }
-    shown_kinds = list(kinds.items())[:LISTED]
-    for key, file, title, label in SWEEPS:
+    for key, file, title, label in SWEEPS if len(_ks(rows)) > 1 else ():
         yield Lines(
             file, f"{title} over k",
             f"{label.capitalize()}, by the number of parts k. Partitions whose names differ only "
@@ -157,30 +145,30 @@ def _sweeps(rows: Rows) -> Iterator[Figure]:
             "parts k", label,
             [
                 Series(shown(name), [row["k"] for row in of], [row[key] for row in of],
-                       colour=place % COLOURS, dash=place // COLOURS % 3)
-                for place, (name, of) in enumerate(shown_kinds)
+                       **_look(place))
+                for place, (name, of) in enumerate(kinds[:LISTED])
             ],
             log_x=True, log_y=key != "imbalance", marks=True, x_ticks=_ks(rows),
         )  # fmt: skip
 
 
-def _of_k(
-    rows: Rows, parts: Mapping[str, Metrics], k: int, kinds: Sequence[str]
-) -> Iterator[Figure]:
+def _of_k(every: Rows, parts: Mapping[str, Metrics], k: int) -> Iterator[Figure]:
     """Partitions into as many parts, side by side; in the colours of their kinds."""
-    rows = rows[:COLUMNS]
-    places = [kinds.index(_kind(row["name"], row["k"])) for row in rows]
+    kinds = list(_by_kind(every))
+    rows = [row for row in every if row["k"] == k][:COLUMNS]
+    places = [kinds.index(_kind(row["name"], k)) for row in rows]
     names = [shown(row["name"]) for row in rows]
     short = len(names) <= 4 and max(map(len, names)) < 12
     ticks = names if short else [str(place + 1) for place in range(len(names))]
     names = names if short else [f"{place}. {name}" for place, name in enumerate(names, 1)]
     for key, file, title, label in SWEEPS[:3]:
+        random = [row[key] / row["relative"][key] for row in rows if row["relative"].get(key)]
         yield Bars(
             f"k{k}-{file.removeprefix('sweep-')}", title,
             f"{label.capitalize()}, for each partition into {k} parts"
             + ("." if short else ", numbered as in the legend."),
             "partition", label, names, ticks, {label: [row[key] for row in rows]}, [0],
-            _random(rows, key), [place % COLOURS for place in places],
+            ("random rows", random[0]) if random else None, [place % COLOURS for place in places],
         )  # fmt: skip
     for key, title, label, about in (
         ("sends", "Rows sent by each part", "rows sent",
@@ -188,27 +176,20 @@ def _of_k(
         ("work", "Work of each part", "entries multiplied / average",
          "Parts sorted by the entries that they multiply, relative to the average part."),
     ):  # fmt: skip
+        chosen = np.unique(np.linspace(0, k - 1, min(k, 200)).astype(int))
         series = []
         for place, name, row in list(zip(places, names, rows, strict=True))[:LISTED]:
             found = parts[row["name"]]
             values = np.sort(np.array(found.send_rows if key == "sends" else found.work, float))
-            if key == "work":
-                values = values / (values.mean() or 1)
-            chosen = np.unique(np.linspace(0, k - 1, min(k, 200)).astype(int))
-            series.append(Series(
-                name, (chosen + 1).tolist(), values[::-1][chosen].tolist(),
-                colour=place % COLOURS, dash=place // COLOURS % 3,
-            ))  # fmt: skip
+            values = values[::-1][chosen] / (1 if key == "sends" else values.mean() or 1)
+            series.append(Series(name, (chosen + 1).tolist(), values.tolist(), **_look(place)))
         words = f"k{k}-{key}", title, about, "part, by what it has", label
         yield Lines(*words, series, marks=k < 20, x_ticks=range(1, k + 1) if k < 10 else ())
 
 
-def _random(rows: Rows, key: str) -> tuple[str, float] | None:
-    """The figure of random rows with as many parts."""
-    for row in rows:
-        if row["relative"].get(key):
-            return "random rows", row[key] / row["relative"][key]
-    return None
+def _look(place: int) -> dict[str, Any]:
+    """The colour and the dashes of the curve of a kind."""
+    return {"colour": place % COLOURS, "dash": place // COLOURS % 3}
 
 
 def _kind(name: str, k: int) -> str:
@@ -220,9 +201,12 @@ def _kind(name: str, k: int) -> str:
     return re.sub(rf"-{k}(?=-|$)", "", name, count=1)
 
 
-def _kinds(rows: Rows) -> list[str]:
-    """All of them, in order: their places say their colours."""
-    return list(dict.fromkeys(_kind(row["name"], row["k"]) for row in rows))
+def _by_kind(rows: Rows) -> dict[str, list[Mapping[str, Any]]]:
+    """The rows of each kind, in order: the places of kinds say their colours."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(_kind(row["name"], row["k"]), []).append(row)
+    return found
 
 
 def _ks(rows: Rows) -> list[int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +13,6 @@ from partition.errors import UserError
 from partition.graph import sampling
 from partition.graph.graph import training_rows
 from partition.graph.metrics import draw_batch, kept_pairs, measure_batch, observe, rows_within
-from partition.graph.sampling import SAMPLERS, by_relation
 from partition.graph.store import member, open_graph, read_partition
 
 FIGURES = ("volume", "max_send", "max_recv", "messages", "max_send_messages")
@@ -19,30 +20,78 @@ ITEMSIZE = 4  # bytes of a number of the features, in a run in float32
 QUANTILES = {"min": 0.0, "q05": 0.05, "median": 0.5, "q95": 0.95, "max": 1.0}
 
 
+@dataclass(frozen=True)
+class MiniBatches:
+    """The mini-batches that a simulation draws.
+
+    Attributes
+    ----------
+    sampler : vertex|neighbor|labor
+        vertex: the subgraph that uniformly drawn vertices induce; neighbor, labor: seed vertices
+        and some neighbours of each, layer by layer.
+    batch : NUMBER|SHARE%
+        Vertices in a mini-batch (neighbor: seeds), or their share of all vertices.
+    fanouts : F,F…
+        neighbor, labor: neighbours per vertex for each layer, that of the seeds first; -1: all.
+        [default: 10,10]
+    batches
+        Number of mini-batches.
+    seed
+        Seed of the mini-batches.
+    as_trained
+        The batches of a run with this train.seed, in their order; neighbor and labor draw seeds
+        among the training vertices.
+    cache_mb
+        With --as-trained: MB of input rows of others that each part keeps, as train.cache_mb.
+    relations
+        Those of networks that tell relations apart: neighbours are drawn from the arcs of each
+        relation.
+    fanouts_of : NAME=F,F…
+        neighbor, labor: the same, with fan-outs of this relation; may be repeated.
+    """
+
+    sampler: str = "vertex"
+    batch: str | int = "6%"
+    fanouts: str = ""
+    batches: int = 1000
+    seed: int = 0
+    as_trained: bool = False
+    cache_mb: float = 0.0
+    relations: bool = False
+    fanouts_of: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Refuse options that contradict each other."""
+        layered = sampling.SAMPLERS.get(self.sampler).layered
+        if self.batches < 1:
+            raise UserError(f"{self.batches} batches: draw at least one")
+        if self.cache_mb and not (self.as_trained and layered and self.cache_mb > 0):
+            raise UserError(
+                "--cache-mb: rows are kept in runs, for batches of seeds",
+                "a positive number, with --as-trained, and --sampler neighbor or labor",
+            )
+        if self.fanouts_of and not layered:
+            raise UserError(
+                f"--fanouts-of: --sampler {self.sampler} draws no neighbours",
+                "--sampler neighbor or labor",
+            )
+
+
 def simulate(
     path: str | os.PathLike[str],
     names: Sequence[str],
     *,
-    sampler: str = "vertex",
-    batch: int | str = "6%",
-    fanouts: str = "",
-    batches: int = 1000,
-    seed: int = 0,
     direction: str | None = None,
-    as_trained: bool = False,
-    cache_mb: float = 0.0,
-    relations: bool = False,
-    fanouts_of: Sequence[str] = (),
+    **options: Any,
 ) -> dict[str, object]:
     """Draw mini-batches, the same for all partitions, and count what each exchanges.
 
-    The partitions are compared with the first one. For ``sampler``, ``batch``, ``fanouts`` and
-    ``seed`` see :func:`partition.graph.sampling.make_sampler`. Every batch is an independent draw,
-    and none is one that a stochastic hypergraph was made of. With ``as_trained`` they are the
-    batches of a run with this seed, from its first epoch on, as it counts them; then each part may
-    keep ``cache_mb`` MB (2²⁰ bytes) of input rows of others, in float32. With ``relations`` they
-    are those of networks that tell relations apart: every arc is an entry, and neighbours are drawn
-    from those of each relation; ``fanouts_of``, such as "writes=15,10", are fan-outs of some.
+    The partitions are compared with the first one. ``options`` are fields of :class:`MiniBatches`.
+    Every batch is an independent draw, and none is one that a stochastic hypergraph was made of.
+    With ``as_trained`` they are the batches of a run with this seed, from its first epoch on, as it
+    counts them; then each part may keep ``cache_mb`` MB (2²⁰ bytes) of input rows of others, in
+    float32. With ``relations`` they are those of networks that tell relations apart: every arc is
+    an entry, and neighbours are drawn from those of each relation.
 
     Returns
     -------
@@ -55,90 +104,61 @@ def simulate(
         of the first partition, and ``relative_error``, its standard error over batches (None for
         the first, and over 0).
     """
-    stored = open_graph(path)
+    stored, wanted = open_graph(path), MiniBatches(**options)
     direction = stored.direction(direction)
-    if batches < 1:
-        raise UserError(f"{batches} batches: draw at least one")
+    wanted.check()
     if not names:
         raise UserError("no partition is named", "gcn-partition list shows what there is")
-    if cache_mb and not (as_trained and SAMPLERS.get(sampler).layered):
-        raise UserError(
-            "rows are kept in runs, for batches of seeds",
-            "add --as-trained, with --sampler neighbor or labor",
-        )
-    told_apart = stored.graph.relations if relations or fanouts_of else ()
-    if (relations or fanouts_of) and not told_apart:
+    relations = stored.graph.relations if wanted.relations or wanted.fanouts_of else ()
+    if (wanted.relations or wanted.fanouts_of) and not relations:
         raise UserError(f"{path} has no relations", "leave out --relations and --fanouts-of")
-    if fanouts_of and not SAMPLERS.get(sampler).layered:
-        raise UserError(
-            f"--fanouts-of: --sampler {sampler} draws no neighbours", "--sampler neighbor or labor"
-        )
-    graph = stored.graph if told_apart else stored.merged
+    graph = stored.graph if relations else stored.merged
     seeds = None
-    if as_trained and SAMPLERS.get(sampler).layered:
+    if wanted.as_trained and sampling.SAMPLERS.get(wanted.sampler).layered:
         trained = training_rows(graph)
         seeds = np.arange(graph.n) if trained is None else np.flatnonzero(trained)
-    own = sampling.stream_seed(seed, sampling.TRAINING if as_trained else sampling.SIMULATION)
-    many = graph.n if seeds is None else len(seeds)
-    drawn = by_relation(
-        sampling.make_sampler(sampler, many, batch, own, fanouts),
-        graph.n, told_apart, ";".join(fanouts_of), "--fanouts-of",
-    )  # fmt: skip
+    stream = sampling.TRAINING if wanted.as_trained else sampling.SIMULATION
+    seed, many = sampling.stream_seed(wanted.seed, stream), graph.n if seeds is None else len(seeds)
+    sampler = sampling.make_sampler(wanted.sampler, many, wanted.batch, seed, wanted.fanouts)
+    fanouts = ";".join(wanted.fanouts_of)
+    sampler = sampling.by_relation(sampler, graph.n, relations, fanouts, "--fanouts-of")
     partitions = [read_partition(path, member(path, name)) for name in dict.fromkeys(names)]
 
-    parts = [(partition.parts, partition.k) for partition in partitions]
-    manifest = stored.manifest
-    sizes = manifest.inputs, manifest.feature_entries, graph.n, ITEMSIZE
-    kept = rows_within(cache_mb, *sizes)
-    side = sampling.sides(graph, direction, drawn.side, bool(told_apart))
-    entries, figures = draw(side, drawn, parts, batches, direction, as_trained, seeds, kept)
-    rows = []
-    for partition, counted in zip(partitions, figures, strict=True):
-        facts = {key: getattr(partition, key) for key in ("name", "model", "k")}
-        facts |= {key: _spread(counted[i]) for i, key in enumerate(FIGURES)}
-        rows.append(facts | _relative(counted[0], figures[0][0], partition is partitions[0]))
-    facts = {"sampler": sampler, "batch": drawn.size, "fanouts": list(drawn.fanouts)}
-    facts |= {"batches": batches, "seed": seed, "direction": direction, "entries": entries}
-    facts |= {"relations": bool(told_apart)}
-    return facts | {"partitions": rows}
-
-
-def draw(
-    side: sampling.Side,
-    sampler: sampling.Sampler,
-    partitions: Sequence[tuple[np.ndarray, int]],
-    batches: int,
-    direction: str,
-    as_trained: bool = False,
-    seeds: np.ndarray | None = None,
-    kept_rows: int = 0,
-) -> tuple[float, np.ndarray]:
-    """Count ``batches`` mini-batches of the sampler's ``side`` of a graph under each (parts, k).
-
-    With ``as_trained`` they are those of a run, in their order; otherwise independent draws of
-    whole size. The sampler draws seeds among the vertices ``seeds``; each part keeps so many input
-    rows of others. Returns the mean number of entries of M in a batch, and the figures,
-    (partitions, len(FIGURES), batches) int64.
-    """
-    figures = np.zeros((len(partitions), len(FIGURES), batches), np.int64)
-    kept: list[np.ndarray | None] = [None] * len(partitions)
-    if kept_rows:
-        seen = observe(sampler, side, seeds)
-        kept = [kept_pairs(seen, parts, k, kept_rows) for parts, k in partitions]
+    side = sampling.sides(graph, direction, sampler.side, bool(relations))
+    sizes = stored.manifest.inputs, stored.manifest.feature_entries, graph.n, ITEMSIZE
+    most = rows_within(wanted.cache_mb, *sizes)
+    seen = observe(sampler, side, seeds) if most else []
+    kept = [kept_pairs(seen, one.parts, one.k, most) if most else None for one in partitions]
+    figures = np.zeros((len(partitions), len(FIGURES), wanted.batches), np.int64)
     entries = 0
-    for number in range(batches):
-        # The first batches of epochs are independent draws of whole size.
-        epoch, batch = divmod(number, sampler.batches) if as_trained else (number, 0)
-        place = (epoch + as_trained, batch)  # a run counts its epochs from 1
+    for number in range(wanted.batches):
+        # The first batches of epochs are independent draws of whole size; a run counts from 1.
+        place = (number, 0)
+        if wanted.as_trained:
+            epoch, batch = divmod(number, sampler.batches)
+            place = (epoch + 1, batch)
         drawn = draw_batch(sampler, side, *place, seeds)
         entries += sum(len(pattern.rows) for pattern in drawn.patterns)
-        for counted, (parts, k), rows in zip(figures, partitions, kept, strict=True):
-            for layer in measure_batch(drawn, parts, k, direction, rows):
+        for counted, partition, rows in zip(figures, partitions, kept, strict=True):
+            for layer in measure_batch(drawn, partition.parts, partition.k, direction, rows):
                 counted[:, number] += (
                     layer.volume, max(layer.send_rows), max(layer.recv_rows),
                     layer.messages, max(layer.send_messages),
                 )  # fmt: skip
-    return entries / batches, figures
+    described = []
+    for partition, counted in zip(partitions, figures, strict=True):
+        facts = {key: getattr(partition, key) for key in ("name", "model", "k")}
+        facts |= {key: _spread(counted[i]) for i, key in enumerate(FIGURES)}
+        described.append(facts | _relative(counted[0], figures[0][0], partition is partitions[0]))
+    facts = {key: asdict(wanted)[key] for key in ("sampler", "batches", "seed")}
+    return facts | {
+        "batch": sampler.size,
+        "fanouts": list(sampler.fanouts),
+        "direction": direction,
+        "entries": entries / wanted.batches,
+        "relations": bool(relations),
+        "partitions": described,
+    }
 
 
 def _spread(values: np.ndarray) -> dict[str, float]:

@@ -1,176 +1,466 @@
-"""Cells and columns of the tables that the command line prints."""
+"""What a graph folder has, as facts (JSON) and as tables; and tables of comparisons."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich import box
 from rich.table import Column, Table
 
 from partition import terminal
 from partition.errors import shown
+from partition.graph.aggregation import arrivals, loops
+from partition.graph.graph import AT_ONCE, MASKS, UNLABELLED, Graph, known_rows, of_split
+from partition.graph.links import PairSet, has_arcs
 from partition.graph.metrics import Metrics, NodeTraffic
-from partition.graph.store import Manifest, Partition, StoredGraph
+from partition.graph.relations import names_of
+from partition.graph.samples import SampleSet
+from partition.graph.sparse_rows import SparseRows
+from partition.graph.store import EXCHANGED, Manifest, Partition, StoredGraph
+from partition.graph.typed import by_type
 from partition.pipeline.checking import Finding
-from partition.reporting.describe import (
-    console,
-    facts_table,
-    names,
-    number,
-    numbers,
-    plain,
-    show_list,
-    summaries,
-    titled,
-)
 
+
+def describe_partition(partition: Partition, *, lists: bool = True) -> dict[str, object]:
+    """All that is stored of a partition but the part vector, and the totals of its metrics.
+
+    With ``lists``, the figures of every part are included.
+    """
+    hidden = {"parts"} if lists else {"parts", *EXCHANGED, "nodes", "history"}
+    facts = {f.name: getattr(partition, f.name) for f in fields(partition) if f.name not in hidden}
+    return facts | {
+        "summary": summaries(partition.metrics),
+        "mixed_summary": summaries(partition.mixed),
+        "by_relation_summary": summaries(partition.by_relation),
+        "node_summary": summaries(partition.nodes),
+    }
+
+
+def summaries(figures: Mapping[str, Metrics | NodeTraffic]) -> dict[str, dict[str, float]]:
+    """The totals of figures, by direction."""
+    return {direction: each.summary() for direction, each in figures.items()}
+
+
+def describe_pairs(pairs: PairSet, graph: Graph | None = None) -> dict[str, object]:
+    """All about a set of pairs but its arrays; how many are arcs, if their graph is given."""
+    arrays = {"positives", "negatives", "candidates", "relations", "relation_names", "twins"}
+    of = pairs.relations
+    facts = {f.name: getattr(pairs, f.name) for f in fields(pairs) if f.name not in arrays}
+    relations = [int(found.max()) + 1 for found in pairs.relations.values() if len(found)]
+    facts |= {
+        "kind": "pairs",
+        "positives": {mask: len(found) for mask, found in pairs.positives.items()},
+        "negatives": {mask: len(found) for mask, found in pairs.negatives.items()},
+        "candidates": {mask: found.shape[1] for mask, found in pairs.candidates.items()},
+        "relations": max(relations, default=0),
+    }
+    if graph is not None:
+        facts["arcs"] = {
+            mask: int(np.count_nonzero(has_arcs(graph, found, pairs.directed, of.get(mask))))
+            for mask, found in pairs.positives.items()
+        }
+        names = names_of(graph.relations) or ("",)
+        facts["twins"] = [
+            {"relation": names[one.relation], "other": names[one.other], "turned": one.turned}
+            for one in pairs.twins or ()
+        ]
+    return facts
+
+
+def describe_samples(samples: SampleSet) -> dict[str, object]:
+    """All about a set of samples but its numbers; the moments of its training steps."""
+    (counts, _, _), (mean, deviation) = samples.moments, samples.scales()
+    every = samples.n * samples.steps
+    own = ("name", "id", "made", "steps", "columns", "target_columns")
+    return {key: getattr(samples, key) for key in own} | {
+        "kind": "samples",
+        "dtype": str(samples.states.dtype),
+        "ranges": {mask: [[*one] for one in some] for mask, some in samples.ranges.items()},
+        "mean": mean.tolist(),
+        "deviation": deviation.tolist(),
+        "unknown": (1 - counts.sum(axis=0) / max(1, every)).tolist(),
+    }
+
+
+def describe_data(stored: StoredGraph) -> dict[str, object]:
+    """The result of an import, to be held against what was meant: see the keys.
+
+    ``ids`` has ``first`` and ``last``, as they are numbered; ``features`` ``columns``, ``min``,
+    ``max`` and ``zeros`` (a share), ``targets`` the shares ``unknown`` and of ``ones`` among the
+    others; ``classes`` their vertices by name; ``masks`` theirs, of the first split.
+    """
+    graph = stored.graph
+    found: dict[str, object] = dict.fromkeys(("weights", "ids", "features", "labels", "targets"))
+    found |= {"vertices": graph.n, "arcs": graph.nnz, "directed": stored.manifest.directed}
+    found |= {"classes": {}, "splits": graph.splits}
+    if graph.weights is not None and graph.nnz:
+        found["weights"] = {"min": float(graph.weights.min()), "max": float(graph.weights.max())}
+    if graph.ids is not None and graph.n:
+        found["ids"] = {"first": graph.ids[0].item(), "last": graph.ids[-1].item()}
+    if graph.features is not None and graph.n:
+        found["features"] = _range(graph.features)
+    if graph.labels is not None:
+        names = graph.class_names or tuple(map(str, range(graph.classes)))
+        sizes = np.bincount(graph.labels[graph.labels != UNLABELLED], minlength=len(names))
+        found["classes"] = dict(zip(names, sizes.tolist(), strict=False))
+        found["labels"] = int(sizes.sum())
+    if graph.targets is not None and graph.n:
+        values = graph.targets[~np.isnan(graph.targets)]
+        known = values if len(values) else np.zeros(1)
+        found["targets"] = {
+            "columns": int(graph.targets.shape[1]),
+            "min": float(known.min()),
+            "max": float(known.max()),
+            "unknown": 1 - len(values) / graph.targets.size,
+            "ones": float(np.mean(known == 1)),
+        }
+    masks = of_split(graph, 0).masks
+    return found | {"masks": {name: int(np.count_nonzero(mask)) for name, mask in masks.items()}}
+
+
+def _range(features: np.ndarray | SparseRows) -> dict[str, object]:
+    """Least and largest entry, the share of zeros and how they are kept, a slice at a time."""
+    if isinstance(features, SparseRows):
+        return {
+            "columns": features.width,
+            "min": min(0.0, float(features.data.min())),
+            "max": max(0.0, float(features.data.max())),
+            "zeros": 1 - features.entries / features.size,
+            "kept": "sparse",
+        }
+    step = max(1, (1 << 24) // features.shape[1])
+    slices = [features[start : start + step] for start in range(0, len(features), step)]
+    return {
+        "columns": int(features.shape[1]),
+        "min": min(float(piece.min()) for piece in slices),
+        "max": max(float(piece.max()) for piece in slices),
+        "zeros": 1 - sum(int(np.count_nonzero(piece)) for piece in slices) / features.size,
+        "kept": "dense",
+    }
+
+
+def degrees(graph: Graph) -> dict[str, object]:
+    """Least, mean and largest number of arcs out of and into a vertex; loops; isolated vertices.
+
+    A vertex is isolated if no arc joins it to another one.
+    """
+    out_degree, in_degree, looped = np.diff(graph.indptr), np.diff(arrivals(graph)), loops(graph)
+    return {
+        "out": _spread(out_degree),
+        "in": _spread(in_degree),
+        "self_loops": int(looped.sum()),
+        "isolated": int((out_degree + in_degree == 2 * looped).sum()),
+    }
+
+
+def _spread(degree: np.ndarray) -> dict[str, float]:
+    if not len(degree):
+        return {"min": 0, "mean": 0.0, "max": 0}
+    return {"min": int(degree.min()), "mean": float(degree.mean()), "max": int(degree.max())}
+
+
+def describe_schema(graph: Graph) -> dict[str, object]:
+    """The types of a graph with their vertices, columns of features and labels, and its relations.
+
+    Empty of a homogeneous graph.
+    """
+    types = graph.vertex_types
+    if types is None or graph.arc_type is None:
+        return {}
+    widths = {name: int(x.shape[1]) for name, x in by_type(graph).items()}
+    known = known_rows(graph)
+    arcs = np.zeros(len(graph.relations), np.int64)
+    for start in range(0, graph.nnz, AT_ONCE):
+        arcs += np.bincount(graph.arc_type[start : start + AT_ONCE], minlength=len(arcs))
+    vertices = []
+    for name in types.names:
+        own = types.range(name)
+        labelled = 0 if known is None else int(known[own.start : own.stop].sum())
+        facts = {"name": name, "vertices": len(own), "features": widths.get(name, 0)}
+        vertices.append(facts | {"labelled": labelled})
+    relations = [
+        one._asdict() | {"arcs": int(count)}
+        for one, count in zip(graph.relations, arcs, strict=True)
+    ]
+    return {"vertex_types": vertices, "relations": relations}
+
+
+MANY = 40  # relations in a table
+MANY_CLASSES = 20
+MANY_COLUMNS = 16
 MANY_PARTS = 64
+DIRECTION_TEXT = {
+    "in": "an arc j→i lets vertex i sum the row of j",
+    "out": "an arc j→i lets vertex j sum the row of i",
+}
+RULES = {"keep": "kept", "drop": "dropped", "merge": "merged", "sum": "added up"}
+ROWS = {"volume": "volume", "max_send": "max send", "max_recv": "max\nreceive"}
+COMPARED = ROWS | {"messages": "messages", "imbalance": "imbalance"}
+MIXED = ROWS | {"sums": "partial\nsums", "imbalance": "imbalance"}
+STEPS = COMPARED | {"max_recv": "max receive"}
+WITH_RATIO = ("volume", "max_send")
+OPEN: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False}
+
+
+def _print(*what: Table | str) -> None:
+    """Print on the standard output; wide enough for every table where it is not a terminal."""
+    out = terminal.console(markup=False)
+    if not out.is_terminal:
+        out.width = 200
+    for each in what:
+        out.print(each)
+
+
+def _table(
+    title: str | None, heads: Iterable[str], rows: Iterable[Sequence[object]], **form: Any
+) -> Table:
+    """A table. The heads of columns of numbers begin with ">", those of broken text with "~"."""
+    columns = [
+        Column(head.lstrip("~>"), justify="right" if head[:1] == ">" else "left",
+               no_wrap=head[:1] not in ("~", ">"), overflow="fold")
+        for head in heads
+    ]  # fmt: skip
+    table = Table(*columns, title=title, title_justify="left", **form)
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, str) else number(cell) for cell in row))
+    return table
+
+
+def _facts(title: str, rows: Iterable[tuple[str, object]]) -> Table:
+    """A table of names and what there is to say of each; without those with an empty text."""
+    known = ((name.replace("_", " "), shown(plain(fact))) for name, fact in rows if fact != "")
+    return _table(title, ["", "~"], known, show_header=False)
+
+
+def number(value: Any) -> str:
+    """A number as a cell shows it."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.1f}" if value >= 10 else f"{value:.4f}"
+
+
+def plain(value: object) -> str:
+    """A value of JSON as people read it."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {plain(item)}" for key, item in value.items()) or "-"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def show_list(
+    partitions: Sequence[Partition],
+    sets: Sequence[Mapping[str, Any]] = (),
+    samples: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Print a line per partition, per set of pairs, and per set of samples."""
+    heads = [
+        "name", "model", "tool", "direction", ">k", ">seed", ">volume", ">max send", ">imbalance",
+        ">mixed\nvolume", ">mixed\nmax send", ">seconds",
+    ]  # fmt: skip
+    lines: list[list[object]] = []
+    for one in partitions:
+        rows, mixed = one.metrics[one.direction], one.mixed.get(one.direction)
+        lines.append([
+            one.name, one.model, one.tool, one.direction, one.k, plain(one.seed),
+            rows.volume, max(rows.send_rows), f"{rows.imbalance:.4f}",
+            *([mixed.volume, max(mixed.send_rows)] if mixed else "--"), f"{one.seconds:.2f}",
+        ])  # fmt: skip
+    if partitions or not (sets or samples):
+        _print(_table(None, heads, lines))
+    if sets:
+        counted = all("arcs" in one for one in sets)  # how many of the pairs are
+        heads = ["pairs", "directed", *(f">{mask}" for mask in MASKS)]
+        heads += [*[">of them\narcs"] * counted, "~negatives", "~candidates", "~made"]
+        _print(_table(None, heads, (_cells_of_pairs(one, counted) for one in sets)))
+    if samples:
+        heads = ["samples", *(f">{head}" for head in ("steps", "columns", "targets", *MASKS))]
+        _print(_table(None, [*heads, "~made"], map(_cells_of_samples, samples)))
+
+
+def _cells_of_pairs(one: Mapping[str, Any], counted: bool) -> list[object]:
+    arcs = [sum(one["arcs"].values())] if counted else []
+    drawn = {"drawn": one["drawn"]} if one["drawn"] else {}
+    texts = plain(one["negatives"]), plain(one["candidates"] | drawn), shown(one["made"])
+    sizes = [one["positives"][mask] for mask in MASKS]
+    return [one["name"], plain(one["directed"]), *sizes, *arcs, *texts]
+
+
+def _cells_of_samples(one: Mapping[str, Any]) -> list[object]:
+    of_masks = [sum(b - a for a, b in one["ranges"].get(mask, ())) for mask in MASKS]
+    sizes = [one[key] for key in ("steps", "columns", "target_columns")]
+    return [one["name"], *sizes, *of_masks, shown(one["made"])]
+
+
+def show_samples(one: Mapping[str, Any]) -> None:
+    """Print all about one set of samples, for ``info``."""
+    facts = [(key, one[key]) for key in ("steps", "columns", "target_columns", "dtype")]
+    for mask, some in one["ranges"].items():
+        facts += [(mask, ", ".join(f"{start}:{stop}" for start, stop in some[:MANY_COLUMNS]))]
+    kinds = [f"state {place}" for place in range(one["columns"])]
+    kinds += [f"target {place}" for place in range(one["target_columns"])]
+    rows = zip(kinds, one["mean"], one["deviation"], one["unknown"], strict=True)
+    for kind, mean, deviation, unknown in itertools.islice(rows, MANY_COLUMNS):
+        text = f"mean {mean:.6g}, deviation {deviation:.6g}, unknown {unknown:.2%}"
+        facts += [(f"{kind}, in training", text)]
+    _print(_facts(one["name"], [*facts, *((key, one[key]) for key in ("made", "id"))]))
+
+
+def show_pairs(one: Mapping[str, Any]) -> None:
+    """Print all about one set of pairs, for ``info``."""
+    facts: list[tuple[str, object]] = []
+    for mask, size in one["positives"].items():
+        facts += [(mask, f"{size:,} pairs, {one['arcs'][mask]:,} of them arcs of the graph")]
+    for mask, size in one["negatives"].items():
+        of = "which belong to a pair each" if mask == "train" else "common to all pairs"
+        facts += [(f"{mask} negatives", f"{size:,}, {of}")]
+    ends = {"second": "second end", "both": "second end, or, half of them, of the first"}
+    for mask, size in one["candidates"].items():
+        facts += [(f"{mask} candidates", f"{size:,}, in place of the {ends[one['replaced']]}")]
+    for twin in one["twins"]:
+        turned = " turned round" if twin["turned"] else ""
+        text = f"{twin['other']}, the edges of {twin['relation']}{turned}"
+        facts += [("held out with", text if twin["other"] else "the other direction")]
+    facts += [(key, one[key]) for key in ("drawn", "relations") if one[key]]
+    facts += [(key, one[key]) for key in ("directed", "seed", "made", "id", "graph_id")]
+    _print(_facts(one["name"], facts))
 
 
 def show_graph(
-    stored: StoredGraph,
-    degree: Mapping[str, Any],
-    partitions: Sequence[Partition],
-    sets: Sequence[Mapping[str, Any]],
-    schema: Mapping[str, Any],
-    samples: Sequence[Mapping[str, Any]] = (),
+    stored: StoredGraph, partitions: Sequence[Partition], info: Mapping[str, Any]
 ) -> None:
     """Print a graph, for ``info``, with its degrees, what it has by names, and its schema."""
-    manifest = stored.manifest
-    table = facts_table(f"{manifest.name}  ({stored.path})")
-    table.add_row("id", manifest.id)
-    table.add_row("vertices", f"{manifest.n:,}")
+    manifest, degree = stored.manifest, info["degrees"]
     kind = "directed" if manifest.directed else "undirected (both arcs of an edge are stored)"
     weights = "weighted" if manifest.weighted else "no weights"
     parallel = ", parallel ones kept" if manifest.parallel else ""
-    table.add_row("arcs", f"{manifest.nnz:,}, {kind}, {weights}{parallel}")
-    if of_arcs := _arc_data(manifest):
-        table.add_row("data of arcs", of_arcs)
-    for name in ("out", "in"):
-        spread = degree[name]
-        text = f"{spread['min']:,} … {spread['max']:,}, mean {spread['mean']:.2f}"
-        table.add_row(f"{name}-degree", text)
-    table.add_row("isolated vertices", f"{degree['isolated']:,}")
-    table.add_row("self-loops", f"{degree['self_loops']:,}")
-    table.add_row("direction", f"{manifest.direction}: {DIRECTION_TEXT[manifest.direction]}")
-    table.add_row("features", "of types" if manifest.type_features else _features(manifest))
-    names = ", ".join(map(shown, manifest.class_names[:MANY_CLASSES]))
-    more = ", …" if len(manifest.class_names) > MANY_CLASSES else ""
-    named = f" ({names}{more})" if names else ""
-    table.add_row("labels", f"{manifest.classes:,} classes{named}" if manifest.classes else "none")
-    table.add_row("targets", f"{manifest.targets:,} columns" if manifest.targets else "none")
+    spread = {
+        name: f"{degree[name]['min']:,} … {degree[name]['max']:,}, mean {degree[name]['mean']:.2f}"
+        for name in ("out", "in")
+    }
+    features = f"{manifest.features:,} columns, kept dense" if manifest.features else "none"
+    if manifest.feature_entries:
+        share = manifest.feature_entries / max(1, manifest.n * manifest.features)
+        features = f"{manifest.features:,} columns, kept sparse: {share:.2%} are not 0"
+    names = [*manifest.class_names[:MANY_CLASSES]]
+    names += ["…"] if len(manifest.class_names) > MANY_CLASSES else []
+    named = f" ({', '.join(names)})" if names else ""
     splits = f"; {manifest.splits:,} splits" if manifest.splits > 1 else ""
-    table.add_row("masks", (", ".join(manifest.masks) or "none") + splits)
-    for key, value in manifest.source.items():
-        table.add_row(f"source: {key.replace('_', ' ')}", plain(value))
-    out = console()
-    out.print(table)
-    for each in schema_tables(schema):
-        out.print(each)
+    facts = _facts(f"{manifest.name}  ({stored.path})", [
+        ("id", manifest.id),
+        ("vertices", manifest.n),
+        ("arcs", f"{manifest.nnz:,}, {kind}, {weights}{parallel}"),
+        ("data of arcs", _arc_data(manifest)),
+        *((f"{name}-degree", text) for name, text in spread.items()),
+        ("isolated vertices", degree["isolated"]),
+        ("self-loops", degree["self_loops"]),
+        ("direction", f"{manifest.direction}: {DIRECTION_TEXT[manifest.direction]}"),
+        ("features", "of types" if manifest.type_features else features),
+        ("labels", f"{manifest.classes:,} classes{named}" if manifest.classes else "none"),
+        ("targets", f"{manifest.targets:,} columns" if manifest.targets else "none"),
+        ("masks", (", ".join(manifest.masks) or "none") + splits),
+        *((f"source: {key}", plain(value)) for key, value in manifest.source.items()),
+    ])  # fmt: skip
+    _print(facts, *_schema_tables(info.get("schema")))
     if not partitions:
-        out.print(f"no partitions yet: gcn-partition add {stored.path} --model hp -k 4")
-    if partitions or sets or samples:
-        show_list(partitions, sets, samples)
+        _print(f"no partitions yet: gcn-partition add {stored.path} --model hp -k 4")
+    sets = info.get("pairs", ()), info.get("samples", ())
+    if partitions or any(sets):
+        show_list(partitions, *sets)
 
 
 def _arc_data(manifest: Manifest) -> str:
     """Columns of the arcs, and the rule by which arcs of the source that became one gave theirs."""
-    said = [f"{manifest.arc_features:,} features"] if manifest.arc_features else []
-    said += [f"labels of {manifest.arc_classes:,} classes"] if manifest.arc_classes else []
-    said += [f"{manifest.arc_targets:,} numbers to learn"] if manifest.arc_targets else []
-    said += [f"masks {', '.join(manifest.arc_masks)}"] if manifest.arc_masks else []
-    rule = ""
+    kinds = {
+        "{:,} features": manifest.arc_features,
+        "labels of {:,} classes": manifest.arc_classes,
+        "{:,} numbers to learn": manifest.arc_targets,
+        "masks {}": ", ".join(manifest.arc_masks),
+    }
+    said = ", ".join(text.format(found) for text, found in kinds.items() if found)
     if said and "arc_data" in manifest.source and not manifest.parallel:
-        rule = "; of arcs that became one, and of both ways of an edge, those of the first listed"
-    return ", ".join(said) + rule
+        said += "; of arcs that became one, and of both ways of an edge, those of the first listed"
+    return said
 
 
-def _features(manifest: Manifest) -> str:
-    """How many columns, and how they are kept."""
-    if not manifest.features:
-        return "none"
-    if not manifest.feature_entries:
-        return f"{manifest.features:,} columns, kept dense"
-    share = manifest.feature_entries / max(1, manifest.n * manifest.features)
-    return f"{manifest.features:,} columns, kept sparse: {share:.2%} are not 0"
+def _schema_tables(schema: Mapping[str, Any] | None) -> Iterator[Table]:
+    """The types, and the relations, a row each; of many relations those with the most arcs."""
+    if schema:
+        rows = [
+            (row["name"], row["vertices"], row["features"] or "none", row["labelled"])
+            for row in schema["vertex_types"]
+        ]
+        yield _table("vertex types", ["type", ">vertices", ">features", ">labelled"], rows)
+        found = schema["relations"]
+        if len(found) > MANY:
+            found = sorted(found, key=lambda row: -row["arcs"])
+        lines = [
+            (*(shown(row[key]) for key in ("source", "name", "target")), row["arcs"])
+            for row in found[:MANY]
+        ]
+        if rest := found[MANY:]:
+            lines.append(("…", f"{len(rest):,} more", "…", sum(row["arcs"] for row in rest)))
+        yield _table("relations", ["~source", "~relation", "~target", ">arcs"], lines)
 
 
 def show_checks(findings: Sequence[Finding]) -> None:
     """Print the findings of ``check``: a row for each thing that was looked at."""
-    table = Table("checked", "found", box=box.SIMPLE_HEAD)
-    for finding in findings:
-        table.add_row(shown(finding.what), shown(finding.wrong or "in order"))
-    console().print(table)
+    rows = [(shown(finding.what), shown(finding.wrong or "in order")) for finding in findings]
+    _print(_table(None, ["~checked", "~found"], rows, box=box.SIMPLE_HEAD))
 
 
 def show_data(path: Path, manifest: Manifest, data: Mapping[str, Any]) -> None:
     """Print the content of a graph folder after an import, for a check at a glance."""
-    table = facts_table(str(path))
-    table.add_row("vertices", f"{data['vertices']:,}")
+    source, n = manifest.source, data["vertices"]
+    facts: list[tuple[str, object]] = [("vertices", n)]
     if manifest.vertex_types:
-        of_types = ", ".join(f"{name} {n:,}" for name, n in manifest.vertex_types.items())
+        of_types = ", ".join(f"{name} {size:,}" for name, size in manifest.vertex_types.items())
         count = len(manifest.relations)
-        table.add_row("", f"{of_types}; {count:,} relation{'s' if count != 1 else ''}")
+        facts += [("", f"{of_types}; {count:,} relation{'s' if count != 1 else ''}")]
     kind = "directed" if data["directed"] else "undirected"
-    table.add_row("arcs", f"{data['arcs']:,}, {kind}{_span(', weights', data['weights'])}")
+    facts += [("arcs", f"{data['arcs']:,}, {kind}{_span(', weights', data['weights'])}")]
     for key in ("self_loops", "duplicates"):
-        found = manifest.source.get(key)
+        found: Any = source.get(key)
         if isinstance(found, Mapping) and found.get("found"):
-            rule = RULES.get(found["rule"], found["rule"])
-            table.add_row("", f"{found['found']:,} {key.replace('_', '-')} {rule}{_other(found)}")
-    if of_arcs := _arc_data(manifest):
-        table.add_row("data of arcs", of_arcs)
-    if "columns" in manifest.source:
-        table.add_row("columns", shown(str(manifest.source["columns"])))
-    if "comments" in manifest.source:
-        table.add_row("comments", f"{manifest.source['comments']:,} lines")
+            text = f"{found['found']:,} {key.replace('_', '-')} "
+            text += RULES.get(str(found["rule"]), str(found["rule"]))
+            if found.get("differ") and found["rule"] == "merge":
+                text += f", {found['differ']:,} with another weight: the first was kept; "
+                text += "--duplicates sum adds them up"
+            facts += [("", text)]
+    facts += [("data of arcs", _arc_data(manifest)), ("columns", source.get("columns", ""))]
+    facts += [("comments", f"{source['comments']:,} lines")] if "comments" in source else []
+    ids = f"0 to {n - 1:,}: row i is vertex i"
     if data["ids"]:
-        first, last = (shown(str(data["ids"][key])) for key in ("first", "last"))
-        table.add_row("ids", f"row 0 is vertex {first}, row {data['vertices'] - 1:,} is {last}")
-    else:
-        table.add_row("ids", f"0 to {data['vertices'] - 1:,}: row i is vertex i")
-    features = data["features"]
+        ids = f"row 0 is vertex {data['ids']['first']}, row {n - 1:,} is {data['ids']['last']}"
     widths = ", ".join(f"{name} {width}" for name, width in manifest.type_features.items())
-    text = f"columns of types: {widths}" if widths else "none"
-    if features:
-        text = f"{features['columns']:,} columns{_span(',', features)}, "
-        text += f"{features['zeros']:.1%} zeros, kept {features['kept']}"
-    table.add_row("features", text)
-    sizes = [f"{shown(name)}: {size:,}" for name, size in data["classes"].items()]
+    features = f"columns of types: {widths}" if widths else "none"
+    if of := data["features"]:
+        features = f"{of['columns']:,} columns{_span(',', of)}, {of['zeros']:.1%} zeros, kept "
+        features += of["kept"]
+    sizes = [f"{name}: {size:,}" for name, size in data["classes"].items()]
     more = f" and {len(sizes) - MANY_CLASSES:,} more" if len(sizes) > MANY_CLASSES else ""
     classes = f"{len(sizes):,} ({', '.join(sizes[:MANY_CLASSES])}{more})" if sizes else "none"
-    table.add_row("classes", classes)
-    if data["labels"] is not None and data["labels"] < data["vertices"]:
-        table.add_row("", f"{data['vertices'] - data['labels']:,} vertices without a label")
-    targets = data["targets"]
-    if targets:
-        text = f"{targets['columns']:,} columns{_span(',', targets)}, "
-        text += f"{targets['unknown']:.1%} unknown, {targets['ones']:.1%} of the others are 1"
-        table.add_row("targets", text)
+    facts += [("ids", ids), ("features", features), ("classes", classes)]
+    if data["labels"] is not None and data["labels"] < n:
+        facts += [("", f"{n - data['labels']:,} vertices without a label")]
+    if of := data["targets"]:
+        text = f"{of['columns']:,} columns{_span(',', of)}, {of['unknown']:.1%} unknown, "
+        facts += [("targets", f"{text}{of['ones']:.1%} of the others are 1")]
     masks = ", ".join(f"{name} {count:,}" for name, count in data["masks"].items())
     if data["splits"] > 1:
         masks = f"{data['splits']:,} splits, in the first: {masks}"
-    if drawn := manifest.source.get("split"):
-        masks += f" (drawn: {shown(plain(drawn))})"
-    none = "none: all with a label train" if sizes or targets else "none"
-    table.add_row("masks", masks or none)
-    console().print(table)
-
-
-def _other(found: Mapping[str, object]) -> str:
-    """How duplicates with other weights were settled."""
-    if not found.get("differ") or found["rule"] != "merge":
-        return ""
-    return (
-        f", {found['differ']:,} with another weight: the first was kept; --duplicates sum adds "
-        "them up"
-    )
-
-
-RULES = {"keep": "kept", "drop": "dropped", "merge": "merged", "sum": "added up"}
-MANY_CLASSES = 20
+    if drawn := source.get("split"):
+        masks += f" (drawn: {plain(drawn)})"
+    none = "none: all with a label train" if sizes or data["targets"] else "none"
+    _print(_facts(str(path), [*facts, ("masks", masks or none)]))
 
 
 def _span(before: str, values: Mapping[str, float] | None) -> str:
@@ -179,56 +469,44 @@ def _span(before: str, values: Mapping[str, float] | None) -> str:
 
 def show_partition(partition: Partition) -> None:
     """Print all about one partition, for ``info``."""
-    table = facts_table(partition.name)
-    for key in (
+    own = (
         "k", "model", "tool", "tool_version", "direction", "seed", "imbalance", "options",
-        "deterministic",
-    ):  # fmt: skip
-        table.add_row(key.replace("_", " "), plain(getattr(partition, key)))
-    table.add_row("seconds", f"{partition.seconds:.2f}")
-    table.add_row("id", partition.id)
-    table.add_row("graph id", partition.graph_id)
-    out = console()
-    out.print(table)
-
-    _show_totals(out, partition.metrics, "one exchange, by direction of M")
-    if partition.mixed:
-        _show_totals(out, partition.mixed, "one mixed exchange")
-    if partition.by_relation:
-        _show_totals(out, partition.by_relation, "one mixed exchange, means by relation")
-
+        "deterministic", "seconds", "id", "graph_id",
+    )  # fmt: skip
+    facts = {key: getattr(partition, key) for key in own}
+    facts["seconds"] = f"{partition.seconds:.2f}"
+    _print(_facts(partition.name, facts.items()))
+    _show_totals(partition.metrics, "one exchange, by direction of M")
+    _show_totals(partition.mixed, "one mixed exchange")
+    _show_totals(partition.by_relation, "one mixed exchange, means by relation")
     if partition.history:
         show_history(partition.history)
-    if partition.nodes:
-        per_node = next(iter(partition.nodes.values())).ranks_per_node
-        _show_totals(out, partition.nodes, f"on nodes of {per_node} ranks")
+    per_node = next((traffic.ranks_per_node for traffic in partition.nodes.values()), None)
+    _show_totals(partition.nodes, f"on nodes of {per_node} ranks")
 
     direction = partition.direction
     exchanges = {"per part": partition.metrics, "per part, mixed exchange": partition.mixed}
     for title, by_direction in exchanges.items():
-        if direction not in by_direction:
-            continue
-        figures = vars(by_direction[direction])
-        lists = {key: value for key, value in figures.items() if isinstance(value, list)}
-        lists |= by_direction[direction].types or {}
-        heads = numbers("part", *(key.replace("_", " ") for key in lists))
-        parts = titled(f"{title}, direction {direction}", *heads)
-        for part in range(min(partition.k, MANY_PARTS)):
-            parts.add_row(str(part), *(f"{counts[part]:,}" for counts in lists.values()))
-        out.print(parts)
+        if direction in by_direction:
+            figures = by_direction[direction]
+            lists = {key: found for key, found in vars(figures).items() if isinstance(found, list)}
+            lists |= figures.types or {}
+            heads = [">part", *(f">{key.replace('_', ' ')}" for key in lists)]
+            parts = range(min(partition.k, MANY_PARTS))
+            rows = [(part, *(counts[part] for counts in lists.values())) for part in parts]
+            _print(_table(f"{title}, direction {direction}", heads, rows))
     if partition.k > MANY_PARTS:
-        out.print(f"… and {partition.k - MANY_PARTS} more parts (--json has them all)")
+        _print(f"… and {partition.k - MANY_PARTS} more parts (--json has them all)")
 
 
-def _show_totals(
-    out: terminal.Console, by_direction: Mapping[str, Metrics | NodeTraffic], title: str
-) -> None:
+def _show_totals(by_direction: Mapping[str, Metrics | NodeTraffic], title: str) -> None:
     figures = summaries(by_direction)
-    totals = titled(title, "", *numbers(*figures))
-    for key in next(iter(figures.values()), ()):
-        row = [number(values[key]) for values in figures.values()]
-        totals.add_row(key.replace("_", " "), *row)
-    out.print(totals)
+    rows = [
+        (key.replace("_", " "), *(values[key] for values in figures.values()))
+        for key in next(iter(figures.values()), ())
+    ]
+    if rows:
+        _print(_table(title, ["", *(f">{direction}" for direction in figures)], rows))
 
 
 def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -236,116 +514,18 @@ def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
     tried = any("chosen" in row for row in rows)
     direction = next((row["direction"] for row in rows if "direction" in row), "")
     mixed = "mixed " if any(row.get("exchange") == "mixed" for row in rows) else ""
-    heads = *names("tried" if tried else "step"), *numbers("seconds", *STEPS.values())
-    more = [*numbers("predicted µs"), Column("")] if tried else []
-    table = titled(f"one {mixed}exchange, direction {direction}", *heads, *more)
+    heads = ["tried" if tried else "step", ">seconds", *(f">{head}" for head in STEPS.values())]
+    heads += [">predicted µs", "~"] if tried else []
+    lines = []
     for i, row in enumerate(rows):
         known = "volume" in row
-        seconds = f"{row['seconds']:.1f}" if row["seconds"] else "-"
         before = rows[0] if i and not tried else {}
         cells = [_with_change(row[key], before.get(key)) if known else "-" for key in STEPS]
         if tried:
             note = row["note"] + (" ← kept" if row["chosen"] else "")
             cells += [f"{1e6 * row['predicted']:,.1f}" if known else "-", note.strip()]
-        table.add_row(row["step"], seconds, *cells)
-    console().print(table)
-
-
-def show_comparison(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print the figures that decide a comparison, in 100 columns; JSON has them all."""
-    direction = rows[0]["direction"]
-    mapped = any(row["nodes"] for row in rows)
-    shown = {key: title for key, title in COMPARED.items() if not mapped or key != "max_recv"}
-    heads = "k", *shown.values(), *["between\nnodes"] * mapped, "seconds"
-    title = f"rows and messages of one exchange, direction {direction} (ratio to random rows)"
-    table = titled(title, *names("name"), *numbers(*heads), collapse_padding=True, **OPEN)
-    for row in rows:
-        cells = _compared(row, row["relative"], shown)
-        if mapped:
-            cells.append(number(row["nodes"]["inter_volume"]) if row["nodes"] else "-")
-        table.add_row(row["name"], str(row["k"]), *cells, f"{row['seconds']:.1f}")
-    out = console()
-    out.print(table)
-    if any(row["mixed"] for row in rows):
-        out.print(_mixed_comparison(rows))
-    for k, baseline in sorted({(row["k"], row["baseline"]) for row in rows}):
-        out.print(f"ratios for k = {k}: to {baseline}")
-
-
-def _mixed_comparison(rows: Sequence[Mapping[str, Any]]) -> Table:
-    title = "the same in a mixed exchange (ratio to random rows, sent as rows)"
-    table = titled(title, *names("name"), *numbers("k", *MIXED.values()), **OPEN)
-    for row in rows:
-        known = row["mixed"]
-        cells = _compared(known, row["mixed_relative"], MIXED) if known else ["-"] * len(MIXED)
-        table.add_row(row["name"], str(row["k"]), *cells)
-    return table
-
-
-def show_simulation(facts: Mapping[str, Any]) -> None:
-    """Print for each partition the distribution of the volumes of batches."""
-    fanouts = f", fan-outs {','.join(map(str, facts['fanouts']))}" if facts["fanouts"] else ""
-    entries = "arcs" if facts["relations"] else "entries of M"
-    spread = "mean", "sd", "min", "5%", "median", "95%", "max", "volume, relative"
-    title = (
-        f"rows and messages of one mini-batch, direction {facts['direction']}: "
-        f"{facts['batches']:,} batches of {facts['batch']:,} vertices, sampler "
-        f"{facts['sampler']}{fanouts}, {facts['entries']:,.0f} {entries} on average"
-    )
-    table = titled(title, *names("name"), *numbers("k"), "", *numbers(*spread))
-    for row in facts["partitions"]:
-        ratio, error = row["relative_volume"], row["relative_error"]
-        relative = "-" if ratio is None else f"{ratio:.4f}"
-        relative += "" if error is None else f" ± {error:.4f}"
-        for key, figures in row.items():
-            if isinstance(figures, Mapping):
-                first = key == "volume"
-                table.add_row(
-                    row["name"] if first else "", str(row["k"]) if first else "",
-                    key.replace("_", " "), *(f"{value:,.1f}" for value in figures.values()),
-                    relative if first else "",
-                )  # fmt: skip
-    console().print(table)
-
-
-def show_models(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print models, their tools, and the options of the tools."""
-    table = Table("model", "describes", "tool", "options (--set NAME=VALUE)")
-    for row in rows:
-        options = "\n".join(
-            f"{name}={option['default']}: {option['help']}"
-            + (f" ({' | '.join(option['choices'])})" if option["choices"] else "")
-            for name, option in row["options"].items()
-        )
-        table.add_row(row["model"], row["help"], row["tool"], row["missing"] or options)
-    console().print(table)
-
-
-DIRECTION_TEXT = {
-    "in": "an arc j→i lets vertex i sum the row of j",
-    "out": "an arc j→i lets vertex j sum the row of i",
-}
-
-ROWS = {"volume": "volume", "max_send": "max send", "max_recv": "max\nreceive"}
-COMPARED = ROWS | {"messages": "messages", "imbalance": "imbalance"}
-MIXED = ROWS | {"sums": "partial\nsums", "imbalance": "imbalance"}
-STEPS = COMPARED | {"max_recv": "max receive"}
-WITH_RATIO = ("volume", "max_send")
-OPEN: dict[str, object] = {"box": box.SIMPLE_HEAD, "pad_edge": False}
-
-
-def _compared(
-    row: Mapping[str, Any], relative: Mapping[str, float | None], keys: Iterable[str]
-) -> list[str]:
-    """Figures, those that decide with their ratios to random rows."""
-    return [
-        _with_ratio(row[key], relative[key]) if key in WITH_RATIO else number(row[key])
-        for key in keys
-    ]
-
-
-def _with_ratio(value: float, ratio: float | None) -> str:
-    return f"{number(value)} ({'-' if ratio is None else f'{ratio:.3f}'})"
+        lines.append([row["step"], f"{row['seconds']:.1f}" if row["seconds"] else "-", *cells])
+    _print(_table(f"one {mixed}exchange, direction {direction}", heads, lines))
 
 
 def _with_change(value: float, before: float | None) -> str:
@@ -354,28 +534,76 @@ def _with_change(value: float, before: float | None) -> str:
     return f"{number(value)} ({100 * (value / before - 1):+.1f} %)"
 
 
-MANY = 40  # relations in a table
+def show_comparison(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print the figures that decide a comparison, in 100 columns; JSON has them all."""
+    mapped = any(row["nodes"] for row in rows)
+    figures = {key: title for key, title in COMPARED.items() if not mapped or key != "max_recv"}
+    heads = ["name", ">k", *(f">{head}" for head in figures.values())]
+    heads += [*[">between\nnodes"] * mapped, ">seconds"]
+    lines, of_mixed = [], []
+    for row in rows:
+        between = [row["nodes"]["inter_volume"] if row["nodes"] else "-"] if mapped else []
+        cells = _compared(row, row["relative"], figures)
+        lines.append([row["name"], row["k"], *cells, *between, f"{row['seconds']:.1f}"])
+        known = row["mixed"]
+        cells = _compared(known, row["mixed_relative"], MIXED) if known else ["-"] * len(MIXED)
+        of_mixed.append([row["name"], row["k"], *cells])
+    title = f"rows and messages of one exchange, direction {rows[0]['direction']}"
+    title += " (ratio to random rows)"
+    _print(_table(title, heads, lines, collapse_padding=True, **OPEN))
+    if any(row["mixed"] for row in rows):
+        heads = ["name", ">k", *(f">{head}" for head in MIXED.values())]
+        title = "the same in a mixed exchange (ratio to random rows, sent as rows)"
+        _print(_table(title, heads, of_mixed, **OPEN))
+    for k, baseline in sorted({(row["k"], row["baseline"]) for row in rows}):
+        _print(f"ratios for k = {k}: to {baseline}")
 
 
-def schema_tables(schema: Mapping[str, Any]) -> list[Table]:
-    """The types, and the relations, a row each; of many relations those with the most arcs."""
-    if not schema:
-        return []
-    right = [Column(head, justify="right") for head in ("vertices", "features", "labelled")]
-    types = Table("type", *right, title="vertex types", title_justify="left")
-    for row in schema["vertex_types"]:
-        columns = f"{row['features']:,}" if row["features"] else "none"
-        types.add_row(row["name"], f"{row['vertices']:,}", columns, f"{row['labelled']:,}")
-    found = schema["relations"]
-    if len(found) > MANY:
-        found = sorted(found, key=lambda row: -row["arcs"])
-    heads = [Column(head) for head in ("source", "relation", "target")]
-    relations = Table(
-        *heads, Column("arcs", justify="right"), title="relations", title_justify="left"
+def _compared(
+    row: Mapping[str, Any], relative: Mapping[str, float | None], keys: Iterable[str]
+) -> list[str]:
+    """Figures, those that decide with their ratios to random rows."""
+    cells = {key: number(row[key]) for key in keys}
+    for key in WITH_RATIO:
+        ratio = relative[key]
+        cells[key] += f" ({'-' if ratio is None else f'{ratio:.3f}'})"
+    return [*cells.values()]
+
+
+def show_simulation(facts: Mapping[str, Any]) -> None:
+    """Print for each partition the distribution of the volumes of batches."""
+    fanouts = f", fan-outs {','.join(map(str, facts['fanouts']))}" if facts["fanouts"] else ""
+    entries = "arcs" if facts["relations"] else "entries of M"
+    spread = ">mean", ">sd", ">min", ">5%", ">median", ">95%", ">max", ">volume, relative"
+    title = (
+        f"rows and messages of one mini-batch, direction {facts['direction']}: "
+        f"{facts['batches']:,} batches of {facts['batch']:,} vertices, sampler "
+        f"{facts['sampler']}{fanouts}, {facts['entries']:,.0f} {entries} on average"
     )
-    for row in found[:MANY]:
-        words = (shown(row[key]) for key in ("source", "name", "target"))
-        relations.add_row(*words, f"{row['arcs']:,}")
-    if rest := found[MANY:]:
-        relations.add_row("…", f"{len(rest):,} more", "…", f"{sum(row['arcs'] for row in rest):,}")
-    return [types, relations]
+    lines = []
+    for row in facts["partitions"]:
+        ratio, error = row["relative_volume"], row["relative_error"]
+        relative = "-" if ratio is None else f"{ratio:.4f}"
+        relative += "" if error is None else f" ± {error:.4f}"
+        named = [row["name"], row["k"], relative]
+        for key, figures in row.items():
+            if isinstance(figures, Mapping):
+                name, k, last = named if key == "volume" else ["", "", ""]
+                cells = [f"{value:,.1f}" for value in figures.values()]
+                lines.append([name, k, key.replace("_", " "), *cells, last])
+    _print(_table(title, ["name", ">k", "", *spread], lines))
+
+
+def show_models(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print models, their tools, and the options of the tools."""
+    lines = []
+    for row in rows:
+        options = [
+            f"{name}={option['default']}: {option['help']}"
+            + (f" ({' | '.join(option['choices'])})" if option["choices"] else "")
+            for name, option in row["options"].items()
+        ]
+        text = row["missing"] or "\n".join(options)
+        lines.append([row["model"], row["help"], row["tool"], text])
+    heads = ["~model", "~describes", "~tool", "~options (--set NAME=VALUE)"]
+    _print(_table(None, heads, lines))

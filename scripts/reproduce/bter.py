@@ -19,15 +19,9 @@ import click
 import numpy as np
 from click.core import ParameterSource
 
-from partition.cli.common import FILE, force_option, json_option, option, out_argument, working
-from partition.cli.synth import (
-    random_classes,
-    random_features,
-    seed_option,
-    shuffle_option,
-    synth,
-    write_synthetic,
-)
+from partition.cli.common import working
+from partition.cli.synth import synth, write_synthetic
+from partition.commands import option, path_option
 from partition.errors import UserError, require
 from partition.graph import store
 from partition.graph.graph import Graph, arcs, index_dtype
@@ -332,8 +326,8 @@ def _not_new(edges: np.ndarray, inside: np.ndarray, n: int) -> np.ndarray:
 
 
 @click.command()
-@out_argument
-@option("--like", "Degrees and clustering of this graph.", metavar="G.graph", type=FILE)
+@click.argument("out", metavar="OUT.graph", type=click.Path(path_type=Path))
+@path_option("--like", "G.graph", "Degrees and clustering of this graph.")
 @option("-n --vertices n", "Vertices.  [default: those of --like, or 20000]", type=int)
 @option("--factor", "Multiply every degree by this.", 1.0)
 @option("--exponent", "Exponent of the power law.", 2.2)
@@ -341,12 +335,12 @@ def _not_new(edges: np.ndarray, inside: np.ndarray, n: int) -> np.ndarray:
 @option("--max-degree", "Largest degree.  [default: √vertices]", type=int)
 @option("--clustering", "Clustering of degree 1.", 0.5)
 @option("--decay", "Clustering of degree d is that of degree 1 times exp(-DECAY (d - 1)).", 0.02)
-@shuffle_option
-@random_features
-@random_classes
-@seed_option
-@force_option
-@json_option
+@option("--shuffle/--no-shuffle", "Number vertices at random.", True)
+@option("--features", "Columns of random features.  [default: none]", type=int)
+@option("--classes", "Random classes.  [default: none]", type=int)
+@option("--seed", default=0)
+@option("--force", "Replace existing output.", is_flag=True)
+@option("--json as_json", "Print one JSON value and nothing else.", is_flag=True)
 def main(
     out: Path, like: Path | None, n: int | None, factor: float, force: bool, as_json: bool,
     **options: Any,
@@ -370,7 +364,7 @@ def main(
             profile = resized(degrees, vertices=n, factor=factor)
             facts |= {"like": stored.manifest.name, "like_id": stored.manifest.id}
         graph = bter(profile, **options)
-    write_synthetic(out, "bter", graph, facts, force, as_json)
+    write_synthetic(out, "bter", graph, facts, force).print(as_json)
 
 
 def _refuse_power_law() -> None:

@@ -20,7 +20,7 @@ from reproducing import (
 )
 
 from partition.charts.paper import COLOURS, new_figure
-from partition.reporting.study import parse_recipe, study, table
+from partition.reporting.comparison import parse_recipe, study, table
 
 # Table 2 of the paper, P = 512: volume average and maximum, messages average and maximum.
 PAPER = {

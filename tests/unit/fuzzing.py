@@ -43,8 +43,7 @@ from partition.importing.readers.reading import read_source
 from partition.importing.readers.source import Layout
 from partition.importing.vertex_data import VertexFiles, attach
 from partition.pipeline.adding import add_partition
-from partition.reporting.describe import describe_pairs, describe_partition
-from partition.reporting.tables import show_partition
+from partition.reporting.tables import describe_pairs, describe_partition, show_partition
 from partition.tensor_files import read_tensors, torch_zip
 
 Seed = tuple[str, bytes, Callable[[bytes], bytes]]

@@ -19,9 +19,9 @@ from partition.charts.svg import draw
 from partition.graph.store import list_partitions, open_graph, write_graph
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition
-from partition.reporting.comparison import compare, geometric_mean, metrics_of_parts
+from partition.reporting import comparison
+from partition.reporting.comparison import Recipe, compare, parse_recipe, study, table
 from partition.reporting.page import comparison_figures, write_comparison
-from partition.reporting.study import Recipe, parse_recipe, study, table, write_csv
 
 EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>&"
 LABELS = "About it", "epoch", "loss"
@@ -179,9 +179,9 @@ def test_the_table_and_the_csv(rows, tmp_path):
     (line,) = [cells for cells in lines if cells[:3] == ["mean", "", "block"]]
     assert float(line[4]) == pytest.approx(mean, abs=0.0051)
     assert any(cells[2] == "block+refined / block" for cells in lines)
-    assert geometric_mean([1, 4, None]) == pytest.approx(2)
-    assert (geometric_mean([0, 4]), geometric_mean([None])) == (0, None)
-    write_csv(rows, tmp_path / "c.csv")
+    assert comparison.geometric_mean([1, 4, None]) == pytest.approx(2)
+    assert (comparison.geometric_mean([0, 4]), comparison.geometric_mean([None])) == (0, None)
+    comparison.write_csv(rows, tmp_path / "c.csv")
     with open(tmp_path / "c.csv", newline="") as file:
         written = list(csv.DictReader(file))
     assert [int(row["volume"]) for row in written] == [row["volume"] for row in rows]
@@ -198,7 +198,7 @@ def test_the_page_names_exchanges_and_gives_a_kind_one_colour(tmp_path):
     for model, k in (("block", 2), ("rp", 2), ("rp", 3), ("block", 3)):
         add_partition(path, model, k)
     rows = compare(path)
-    parts = metrics_of_parts(path, rows)
+    parts = comparison.metrics_of_parts(path, rows)
     found = {figure.key: figure for figure in comparison_figures(rows, parts)}
     colours = {one.name: one.colour for one in found["sweep-volume"].series}
     assert len(set(colours.values())) == 2

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_refine import FREE, check_prices, counts, moves_of, partitioned, price, score
+from test_refine import FLAT, FREE, check_prices, counts, moves_of, partitioned, price, score
 
 from partition.graph.aggregation import columns
 from partition.graph.metrics import measure_mixed
 from partition.importing.synthetic import rmat
 from partition.models.medium_grain import medium_grain_model
-from partition.refinement import core, exact, matching
-from partition.refinement.levels import finest_level, new_state
+from partition.refinement import core, matching
 from partition.refinement.mixed import refine_mixed
 from partition.refinement.objective import Objective
+from partition.refinement.search import finest_level, new_state
 
 pytestmark = pytest.mark.slow
 MIXED = Objective(exchange="mixed")
@@ -34,7 +34,7 @@ def test_counts_are_the_metrics_and_moves_keep_them(case, direction, seed):
     assert state.messages[0] == expected.messages
     price(state)
     for v, b in moves_of(state, seed):
-        core.move(state, v, b, FREE, np.empty(k, np.int32))
+        core.move(state, v, b, FREE)
     again = counted(state.parts)
     for name in ("send", "recv", "loads", "sizes", "pairs", "messages", "cells"):
         if name != "cells" or state.facts["table"].all():
@@ -101,10 +101,10 @@ def chosen(state, seed, energy, limit):
     """A vertex, the part that it should move to, below 0 if none, and the difference."""
     price(state, energy)
     v, random = seed % len(state.parts), np.array([seed + 1], np.uint64)
-    desk = exact.new_desk(len(state.sizes), state.sums.shape[1])
+    desk = matching.new_desk(len(state.sizes), state.sums.shape[1])
     state.limits[:] = limit
-    lost = exact.survey(state, v, desk, 1)
-    return v, *exact.choose(state, v, desk, lost, energy, False, random)
+    lost = matching.survey(state, v, desk, 1)
+    return v, *matching.choose(state, v, desk, lost, energy, False, random)
 
 
 @settings(max_examples=100)
@@ -113,7 +113,7 @@ def test_a_move_costs_what_the_marks_say(case, seed):
     """But for the two parts themselves, whose pairs lose a vertex and get another."""
     graph, parts, k = case
     state = matched(graph, parts, k)
-    energy = core.Energy(1.0, 0.0, 1.0, 0.0, 1.0, 0, 0.0, 0.0)
+    energy = core.Energy(1.0, FLAT, FLAT, 0.0, 0.0)
     v, b, delta = chosen(state, seed, energy, 10**9)
     if b < 0:
         return

@@ -11,7 +11,7 @@ import pytest
 from stored_graphs import small_graph, store
 
 from gcnmpi.cluster.jobs import slurm
-from partition.backends.process import run_apart
+from partition.backends.process import run_each
 from partition.models.graph import RowModel
 from partition.startup import PYTHON
 
@@ -37,7 +37,8 @@ def test_a_program_does_not_import_from_the_working_directory(trap, package):
 
 def test_the_process_of_a_tool_does_not_either(trap):
     model = RowModel(np.ones(6, np.int64))
-    assert len(run_apart("partition.backends.rows:BLOCK", model, 2, imbalance=0, seed=0)) == 6
+    (parts,) = run_each("partition.backends.rows:BLOCK", model, 2, [{"imbalance": 0, "seed": 0}])
+    assert len(parts) == 6
 
 
 @pytest.mark.parametrize("package", ["gcnmpi", "partition"])
