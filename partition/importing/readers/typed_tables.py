@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from partition.errors import UserError
 from partition.graph.graph import MASKS
@@ -397,27 +398,36 @@ def _numbered(
 
     ``known`` are the ids of its table. They are texts if one is no number, or not written as one.
     """
-    arrays = [array for array in (known, *(called for called, _ in ends)) if array is not None]
+    coded = [_coded(called) for called, _ in ends]
+    arrays = [
+        array for array in (known, *(different for different, _ in coded)) if array is not None
+    ]
     texts = [array for array in arrays if array.dtype.kind == "U" and len(array)]
     kind = str if any(as_text or not plain(array) for array in texts) else np.int64
-    given = [called.astype(kind) for called, _ in ends]
+    given = [different.astype(kind) for different, _ in coded]
     known = np.unique(np.concatenate(given)) if known is None else known.astype(kind)
     numbered = []
-    for wanted, (_, file) in zip(given, ends, strict=True):
-        if not len(wanted):
+    for different, (_, codes), (_, file) in zip(given, coded, ends, strict=True):
+        if not len(codes):
             numbered.append(np.empty(0, np.int64))
             continue
         if not len(known):
             raise UserError(f"{file}: there are no vertices of the type {name}")
-        place, there = positions(known, wanted)
+        place, there = positions(known, different)
         if not there.all():
-            missing = shown_id(wanted[int(np.argmin(there))])
+            missing = shown_id(different[codes[int(np.argmin(there[codes]))]])
             raise UserError(
                 f"{file}: there is no {name} {missing}",
                 f"--nodes {name}=FILE names all vertices of the type, or leave it out",
             )
-        numbered.append(place)
+        numbered.append(place[codes])
     return known, numbered
+
+
+def _coded(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The different ids, and of each id its place among them; by Arrow, which is fast for texts."""
+    found = pa.array(ids).dictionary_encode()
+    return np.array(found.dictionary.to_pylist(), ids.dtype), found.indices.to_numpy()
 
 
 def read_arrays(path: Path) -> TypedSource | None:
