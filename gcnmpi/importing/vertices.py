@@ -167,15 +167,17 @@ class IdCollector:
         places = np.linspace(0, len(known) - 1, min(len(known), SAMPLES)).astype(np.int64)
         samples = np.sort(np.concatenate(comm.allgather(known[places])))
         cuts = samples[[len(samples) * rank // comm.size for rank in range(1, comm.size)]]
-        (ids,), counts = self._sent(
-            np.searchsorted(cuts, known, side="right").astype(np.int32), known
-        )
-        order = np.argsort(ids, kind="stable")
+        to = np.searchsorted(cuts, known, side="right").astype(np.int32)
+        (ids,), _ = self._sent(to, known)
         first, _ = before(comm, len(ids))
-        numbers = np.empty(len(ids), np.int64)
-        numbers[order] = np.arange(first, first + len(ids))
-        (own,), _ = self._sent(np.repeat(np.arange(comm.size, dtype=np.int32), counts), numbers)
-        return SpreadNumbering(total, 0, (known, own), (first, ids[order]))
+        return self._at_homes(total, first, np.sort(ids))
+
+    def _at_homes(self, n: int, first: int, share: np.ndarray) -> SpreadNumbering:
+        """The numbers of a range of all ids on each rank, made known to the homes of these."""
+        numbers = np.arange(first, first + len(share))
+        (known, own), _ = self._sent(_homes(self._comm, share), share, numbers)
+        order = np.argsort(known, kind="stable")
+        return SpreadNumbering(n, 0, (known[order], own[order]), (first, share))
 
     def _listed(self, known: np.ndarray) -> SpreadNumbering:
         """Numbers in the order of a list, of which each rank gets a contiguous share.
@@ -197,15 +199,11 @@ class IdCollector:
         bounds = np.array([slice_of(n, rank, comm.size).stop for rank in range(comm.size)])
         to = np.searchsorted(bounds, np.arange(len(ids)), side="right").astype(np.int32)
         (share,), _ = self._sent(to, ids)
-        first = slice_of(n, comm.rank, comm.size).start
-        numbers = np.arange(first, first + len(share))
-        (own, places), _ = self._sent(_homes(comm, share), share, numbers)
-        missing = np.setdiff1d(known, own)
+        found = self._at_homes(n, slice_of(n, comm.rank, comm.size).start, share)
+        assert found.homes is not None
+        missing = np.setdiff1d(known, found.homes[0])
         smallest = min(comm.allgather(int(missing[0]) if len(missing) else 2**63))
         with agreed(comm):
             if smallest < 2**63:
                 raise UserError(f"{where}: the vertex {smallest} is not in the file of --ids")
-        if plain:
-            return self._consecutive(0, n - 1)
-        order = np.argsort(own, kind="stable")
-        return SpreadNumbering(n, 0, (own[order], places[order]), (first, share))
+        return self._consecutive(0, n - 1) if plain else found
