@@ -32,7 +32,7 @@ def open_steps(path: Path) -> Steps:
 
 
 @dataclass(frozen=True)
-class ReorderedSteps:
+class _ReorderedSteps:
     """Steps with another row for each vertex: ``rows``, (n,) integers."""
 
     steps: Steps
@@ -61,7 +61,7 @@ def in_order_of_vertices(steps: Steps, places: Places, where: str) -> Steps:
     if len(steps.shape) != 3 or steps.shape[1] != places.n:
         return steps  # which :func:`write_samples` refuses
     rows = places.row_of_each(where)
-    return steps if rows is None else ReorderedSteps(steps, rows)
+    return steps if rows is None else _ReorderedSteps(steps, rows)
 
 
 def _zarr(path: Path) -> Steps:

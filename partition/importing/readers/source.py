@@ -35,7 +35,7 @@ class Readers(Protocol):
 
 
 @dataclass(frozen=True)
-class Alone:
+class _Alone:
     """A single reader."""
 
     rank: int = 0
@@ -50,7 +50,7 @@ class Alone:
         return contextlib.nullcontext()
 
 
-ALONE = Alone()
+ALONE = _Alone()
 
 
 def in_step(pieces: Iterator[T], readers: Readers, nothing: Callable[[], T]) -> Iterator[T]:

@@ -467,7 +467,7 @@ class _VertexTable:
             return np.concatenate(pieces)
         words = pa.chunked_array(pieces, pa.string())
         if isinstance(self.table, parquet.ParquetTable):
-            return text_array(words, self.path, as_written=True)
+            return _text_array(words, self.path, as_written=True)
         alone = self.width == 1 and self.sought.texts and self.sought.column is None
         if (
             alone
@@ -475,7 +475,7 @@ class _VertexTable:
             and not _is_heading(self.names[0], words)
         ):
             words = pa.chunked_array([pa.array(self.names), *words.chunks])
-        return text_array(words, self.path, as_written)
+        return _text_array(words, self.path, as_written)
 
 
 def _open_text(path: Path, sought: _Sought, comments: str | None) -> _VertexTable:
@@ -683,7 +683,7 @@ def _is_heading(first: str, values: pa.ChunkedArray) -> bool:
     )
 
 
-def text_array(values: pa.ChunkedArray, path: Path, as_written: bool = False) -> np.ndarray:
+def _text_array(values: pa.ChunkedArray, path: Path, as_written: bool = False) -> np.ndarray:
     """Words as int64 where all of them are integers, and as texts otherwise, or ``as_written``."""
     if not len(values):
         raise UserError(f"{path} holds a header, but no values")
