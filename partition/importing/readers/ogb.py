@@ -27,7 +27,7 @@ from partition.importing.readers import OGB_FILES, TRIPLETS, files
 from partition.importing.readers.arc_columns import ArcTable, ends_of
 from partition.importing.readers.classes import class_labels, classes_or_targets
 from partition.importing.readers.names import MASK_OF
-from partition.importing.readers.source import Layout, Piece, Reading, Stream
+from partition.importing.readers.source import ALL, Layout, Piece, Reading, Stream
 from partition.importing.readers.text import (
     LONGEST_LINE,
     LONGEST_ROW,
@@ -48,7 +48,6 @@ READ = {"edge", "node-feat", "node-label", "num-node-list", "num-edge-list", "ed
 READ_BINARY = {"edge_index", "node_feat", "num_nodes_list", "num_edges_list", "edge_feat"}
 UNREAD = ("edge_reltype", "node_year")  # of graphs with types
 NUMBERS_AT_ONCE = 1 << 22
-IN_MEMORY = Reading()
 
 
 # The file of the arcs, the announced numbers of vertices and arcs, what gives pieces of sources and
@@ -120,7 +119,7 @@ def _text(path: Path, raw: Path, reading: Reading) -> _Raw:
     n, narcs = counts
     files.check_vertices(n, path)
     found = {
-        "labels": _rows(raw / "node-label.csv.gz", n, np.float64, IN_MEMORY),
+        "labels": _rows(raw / "node-label.csv.gz", n, np.float64, ALL),
         "node_feat": _rows(raw / "node-feat.csv.gz", n, np.float32, reading),
         "edge_feat": _rows(raw / "edge-feat.csv.gz", narcs, np.float32, reading),
     }
@@ -190,17 +189,17 @@ def read_hetero(path: Path, layout: Layout) -> TypedSource:
         file = raw / "relations" / "___".join(relation) / "edge.csv.gz"
         files.check_file(file)
         with files.read_errors(file):
-            pieces = [np.stack(pair) for pair in _arcs(file, IN_MEMORY)]
+            pieces = [np.stack(pair) for pair in _arcs(file, ALL)]
         ends = np.concatenate([np.empty((2, 0), np.int64), *pieces], axis=1)
         arcs.append(RelationArcs(relation, *ends))
     found: dict[str, dict[str, np.ndarray]] = {"features": {}, "labels": {}, "targets": {}}
     masks: dict[str, dict[str, np.ndarray]] = {}
     for name, n in sizes.items():
         folders = [raw / what / name / f"{what}.csv.gz" for what in ("node-feat", "node-label")]
-        features = _rows(folders[0], n, np.float32, IN_MEMORY)
+        features = _rows(folders[0], n, np.float32, ALL)
         if features is not None and features.shape[1]:
             found["features"][name] = features
-        labels = _rows(folders[1], n, np.float64, IN_MEMORY)
+        labels = _rows(folders[1], n, np.float64, ALL)
         if labels is not None:
             kind, values = classes_or_targets(labels, whole=True)
             found[kind][name] = values
@@ -290,7 +289,7 @@ def _number_rows(path: Path) -> Iterator[np.ndarray]:
     width = table.line(0).count(",") + 1 if table.lines else 0
     kinds = dict.fromkeys(range(width), pa.float64())
     table = replace(table, separator=",", width=width, kinds=kinds, nulls=True)
-    for _, columns in table.pieces(IN_MEMORY):
+    for _, columns in table.pieces(ALL):
         yield np.stack(columns, axis=1)
 
 

@@ -201,6 +201,9 @@ class Reading:
     readers: Readers = ALONE
 
 
+ALL = Reading(whole=True)
+
+
 @dataclass(frozen=True)
 class Stream:
     """The content of a graph file, with the arcs a piece at a time.

@@ -36,7 +36,7 @@ from partition.importing.readers.files import (
     saved_csr,
 )
 from partition.importing.readers.numbering import check_ids
-from partition.importing.readers.source import Reading
+from partition.importing.readers.source import ALL
 from partition.records import DEFLATE_RATIO, NUMBERS, TEXTS, map_npy, read_npy, read_npz
 from partition.resident import check_memory
 
@@ -448,7 +448,7 @@ class _VertexTable:
         kinds |= dict.fromkeys(itertools.chain(*numbers), pa.float64())
         if isinstance(self.table, parquet.ParquetTable):
             kinds |= dict.fromkeys(ids)  # an id that is missing is no empty text
-        for _, columns in replace(self.table, kinds=kinds).pieces(Reading(whole=True)):
+        for _, columns in replace(self.table, kinds=kinds).pieces(ALL):
             found = dict(zip(kinds, columns, strict=True))
             for place, pieces in of_words.items():
                 pieces.append(found[place])
