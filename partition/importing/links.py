@@ -61,7 +61,7 @@ KNOWN = {
 
 
 @dataclass(frozen=True)
-class PairList:
+class _PairList:
     """The pairs of a mask in a file.
 
     Attributes
@@ -76,7 +76,7 @@ class PairList:
     listed: ArcList | None = None
 
 
-def read_masks(path: Path, layout: Layout) -> tuple[dict[str, PairList], list[str]]:
+def read_masks(path: Path, layout: Layout) -> tuple[dict[str, _PairList], list[str]]:
     """The arrays of all masks in one file or folder, and lines about what is not read.
 
     A folder holds ``train``, ``valid`` (or ``val``) and ``test``, each with one of the suffixes
@@ -97,7 +97,7 @@ def read_masks(path: Path, layout: Layout) -> tuple[dict[str, PairList], list[st
     check_file(path)
     if path.suffix in TORCH:
         parts, unread = _torch(path, len(MASKS))
-        return dict(zip(MASKS, map(PairList, parts), strict=True)), _unread(path, unread)
+        return dict(zip(MASKS, map(_PairList, parts), strict=True)), _unread(path, unread)
     if path.suffix == ".npz":
         return _npz(path)
     raise UserError(
@@ -106,7 +106,7 @@ def read_masks(path: Path, layout: Layout) -> tuple[dict[str, PairList], list[st
     )
 
 
-def _read_list(path: Path, layout: Layout) -> tuple[PairList, set[str]]:
+def _read_list(path: Path, layout: Layout) -> tuple[_PairList, set[str]]:
     """The positives in a list of pairs, with relations if there is a column of them.
 
     Of a file of torch, which may hold a dict, all arrays of its mask; and the names of those that
@@ -115,14 +115,14 @@ def _read_list(path: Path, layout: Layout) -> tuple[PairList, set[str]]:
     """
     if path.suffix in TORCH:
         (arrays,), unread = _torch(path, 1)
-        return PairList(arrays), unread
+        return _PairList(arrays), unread
     if (format := guess_format(path)) not in LISTS:
         raise UserError(
             f"{path} has the format {format}, which is no list of pairs",
             f"lists of pairs are {', '.join(LISTS)} and .pt; --from takes an .npz of all masks",
         )
     arrays, listed, _ = read_pairs(path, layout, look_up=True)
-    return PairList(arrays, listed), set()
+    return _PairList(arrays, listed), set()
 
 
 def _labelled_pairs(fields: Mapping[str, np.ndarray], where: str) -> Arrays:
@@ -230,7 +230,7 @@ def _parts(
     return found, unread
 
 
-def _npz(path: Path) -> tuple[dict[str, PairList], list[str]]:
+def _npz(path: Path) -> tuple[dict[str, _PairList], list[str]]:
     """Arrays that are called as the files of a set: ``train``, ``val_negatives`` …"""
     found: dict[str, Arrays] = {mask: {} for mask in MASKS}
     unread = set()
@@ -243,7 +243,7 @@ def _npz(path: Path) -> tuple[dict[str, PairList], list[str]]:
         if kind in ("positives", "negatives"):
             array = rows_of_pairs(array, f"{path}: {name}")
         found[MASK_OF[mask]][kind] = array
-    return {mask: PairList(arrays) for mask, arrays in found.items()}, _unread(path, unread)
+    return {mask: _PairList(arrays) for mask, arrays in found.items()}, _unread(path, unread)
 
 
 def _files_of_masks(folder: Path) -> dict[str, Path]:
@@ -321,7 +321,7 @@ def import_pairs(
         graph does not have, or one of another type than the relation's; or a mask has no pairs.
     """
     layout = _as_in(graph, files.layout)
-    listed: dict[str, PairList] = {}
+    listed: dict[str, _PairList] = {}
     notes: list[str] = []
     if files.whole is not None:
         listed, notes = read_masks(files.whole, layout)
@@ -330,7 +330,7 @@ def import_pairs(
     for (mask, kind), path in files.parts.items():
         where = f"{path}, {mask}"
         if kind == "candidates":
-            one = PairList({kind: map_npy(path, kinds=NUMBERS + TEXTS)})
+            one = _PairList({kind: map_npy(path, kinds=NUMBERS + TEXTS)})
         elif kind == "negatives":
             one, _ = _read_list(path, replace(layout, columns=None))
             one = replace(one, arrays={kind: one.arrays["positives"]})
@@ -338,12 +338,12 @@ def import_pairs(
             one, _ = _read_list(path, layout)
         found[mask] = found[mask] | _in_graph(one, graph, where)
     made = Path(files.whole or next(iter(files.parts.values()))).name
-    pairs, more = pairs_from(found, graph_id, directed, name, f"from {made}", graph.relations)
+    pairs, more = _pairs_from(found, graph_id, directed, name, f"from {made}", graph.relations)
     notes += more
     for mask, numbers in pairs.relations.items():
         _check_types(pairs.positives[mask], numbers, graph, f"{pairs.made}, {mask}")
     if drop_held_out:
-        pairs, count = without_held_out(pairs, graph.n)
+        pairs, count = _without_held_out(pairs, graph.n)
         notes += [f"{count:,} pairs are also held out, or to test on: left out"] if count else []
     twice = np.isin(pairs.keys("val", graph.n), pairs.keys("test", graph.n))
     if count := int(np.count_nonzero(twice)):
@@ -419,7 +419,7 @@ def _as_in(graph: Graph, layout: Layout) -> Layout:
     return replace(layout, string_ids=text, types=pairs)
 
 
-def _in_graph(pairs: PairList, graph: Graph, where: str) -> Arrays:
+def _in_graph(pairs: _PairList, graph: Graph, where: str) -> Arrays:
     """The arrays of a list with vertices of the graph in place of ids."""
     ends = None
     if pairs.listed is not None:
@@ -492,10 +492,10 @@ def pairs_of(
             key: host_array(value) for key, value in fields.items() if key.count("edge_label")
         }
         found[mask] = _labelled_pairs(arrays, f"the graph of {mask}")
-    return pairs_from(found, graph_id, directed, name, "RandomLinkSplit")[0]
+    return _pairs_from(found, graph_id, directed, name, "RandomLinkSplit")[0]
 
 
-def pairs_from(
+def _pairs_from(
     found: Mapping[str, Arrays],
     graph_id: str,
     directed: bool,
@@ -546,7 +546,7 @@ def pairs_from(
     return identified(pairs), notes
 
 
-def without_held_out(pairs: PairSet, n: int) -> tuple[PairSet, int]:
+def _without_held_out(pairs: PairSet, n: int) -> tuple[PairSet, int]:
     """The set without pairs that a later mask has too, and how many these are."""
     total = 0
     for mask, later in (("train", HELD_OUT), ("val", ("test",))):

@@ -32,21 +32,13 @@ def open_steps(path: Path) -> Steps:
 
 
 @dataclass(frozen=True)
-class ReorderedSteps:
+class _ReorderedSteps:
     """Steps with another row for each vertex: ``rows``, (n,) integers."""
 
     steps: Steps
     rows: np.ndarray
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """How many steps, vertices and columns there are."""
-        return self.steps.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The type of its numbers."""
-        return self.steps.dtype
+    shape: tuple[int, ...]
+    dtype: np.dtype
 
     def __getitem__(self, some: slice) -> np.ndarray:
         """Some of the steps."""
@@ -61,7 +53,7 @@ def in_order_of_vertices(steps: Steps, places: Places, where: str) -> Steps:
     if len(steps.shape) != 3 or steps.shape[1] != places.n:
         return steps  # which :func:`write_samples` refuses
     rows = places.row_of_each(where)
-    return steps if rows is None else ReorderedSteps(steps, rows)
+    return steps if rows is None else _ReorderedSteps(steps, rows, steps.shape, steps.dtype)
 
 
 def _zarr(path: Path) -> Steps:

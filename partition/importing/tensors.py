@@ -9,10 +9,12 @@ import scipy.sparse as sp
 
 from partition.errors import UserError
 
-STRIDED = "torch.strided"
-
-
-COMPRESSED = {"torch.sparse_csr": "row", "torch.sparse_csc": "col"}
+# Methods of a sparse tensor that give its ends and its values, by its layout.
+PARTS = {
+    "torch.sparse_coo": ("_indices", "_values"),
+    "torch.sparse_csr": ("crow_indices", "col_indices", "values"),
+    "torch.sparse_csc": ("ccol_indices", "row_indices", "values"),
+}
 
 
 def host_array(value: Any) -> Any:
@@ -23,27 +25,20 @@ def host_array(value: Any) -> Any:
     """
     if hasattr(value, "sparse_sizes") and hasattr(value, "coo"):
         row, column, numbers = value.coo()
+        numbers = None if numbers is None else host_array(numbers)
         shape = tuple(int(size) for size in value.sparse_sizes())
-        given = None if numbers is None else host_array(numbers)
-        return matrix_of("torch.sparse_coo", (host_array(row), host_array(column)), given, shape)
+        return matrix_of("torch.sparse_coo", (host_array(row), host_array(column)), numbers, shape)
     if not hasattr(value, "detach"):
         return np.asarray(value)
     value = value.detach().cpu()
-    layout = str(value.layout) if hasattr(value, "layout") else STRIDED
-    if layout == STRIDED:
-        return np.asarray(
-            value.float() if "bfloat16" in str(getattr(value, "dtype", "")) else value
-        )
-    shape = tuple(value.shape)
-    if layout == "torch.sparse_coo":
-        ends, numbers = tuple(host_array(value._indices())), value._values()
-    elif layout == "torch.sparse_csr":
-        ends, numbers = (value.crow_indices(), value.col_indices()), value.values()
-    elif layout == "torch.sparse_csc":
-        ends, numbers = (value.ccol_indices(), value.row_indices()), value.values()
-    else:
+    layout = str(getattr(value, "layout", "torch.strided"))
+    if layout == "torch.strided":
+        half = "bfloat16" in str(getattr(value, "dtype", ""))
+        return np.asarray(value.float() if half else value)
+    if layout not in PARTS:
         raise UserError(f"a tensor of the layout {layout} is not read", "tensor.to_sparse()")
-    return matrix_of(layout, tuple(map(host_array, ends)), host_array(numbers), shape)
+    *ends, numbers = (host_array(getattr(value, part)()) for part in PARTS[layout])
+    return matrix_of(layout, tuple(ends if len(ends) > 1 else ends[0]), numbers, tuple(value.shape))
 
 
 def matrix_of(
@@ -62,8 +57,8 @@ def matrix_of(
     first, second = (np.asarray(end) for end in ends)
     if not all(end.dtype.kind in "iu" for end in (first, second)):
         raise wrong
-    if layout in COMPRESSED:
-        major = shape[0] if COMPRESSED[layout] == "row" else shape[1]
+    if layout != "torch.sparse_coo":
+        major = shape[layout == "torch.sparse_csc"]
         counts = np.diff(first)
         bounded = len(first) == major + 1 and first[0] == 0 and first[-1] == len(second)
         if not bounded or (counts < 0).any():

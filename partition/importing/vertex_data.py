@@ -514,7 +514,7 @@ def attach(
         rng = generator(seed, FEATURE_STREAM)
         rows = rng.standard_normal((graph.n, width), dtype=np.float32)
         if str(features).startswith(ORTHOGONAL):
-            make_orthogonal(rows)
+            _make_orthogonal(rows)
         graph = replace(graph, features=rows)
     elif features is not None:
         read = read_features(features, _others(files), files.comments)
@@ -693,14 +693,14 @@ def generator(seed: int, stream: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=np.array([seed, stream], np.uint64)))
 
 
-def make_orthogonal(rows: np.ndarray) -> None:
+def _make_orthogonal(rows: np.ndarray) -> None:
     """Make the columns of a random matrix orthonormal, in place; its rows where there are fewer.
 
     As ``torch.nn.init.orthogonal_``: the matrix times the inverse of the Cholesky factor of its
     Gram matrix, which is well conditioned for random columns.
     """
     if rows.shape[0] < rows.shape[1]:
-        make_orthogonal(rows.T)
+        _make_orthogonal(rows.T)
         return
     gram = np.zeros((rows.shape[1], rows.shape[1]))
     for start in range(0, len(rows), AT_ONCE):

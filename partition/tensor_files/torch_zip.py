@@ -135,7 +135,7 @@ class TorchFile:
         names: Mapping[tuple[str, str], str],
         meant: Meant,
     ) -> None:
-        self._path, self._archive, self._size = path, archive, size
+        self.path, self._archive, self._size = path, archive, size
         # Bytes that may still be read of it, and be made of them.
         self._unread, self._unmade = size, max(FREE_TENSORS, TENSORS_RATIO * size)
         pickles = [n for n in archive.namelist() if n.split("/")[1:] == ["data.pkl"]]
@@ -153,9 +153,9 @@ class TorchFile:
         try:
             entry = self._archive.getinfo(f"{self._name}/{name}")
         except KeyError as error:
-            raise UserError(f"{self._path} is damaged: it has no {name}") from error
+            raise UserError(f"{self.path} is damaged: it has no {name}") from error
         if entry.compress_type != zipfile.ZIP_STORED or entry.file_size > self._unread:
-            raise UserError(f"{self._path} is damaged: torch does not compress {name}")
+            raise UserError(f"{self.path} is damaged: torch does not compress {name}")
         self._unread -= entry.file_size
         return self._archive.read(entry)
 
@@ -176,7 +176,7 @@ class TorchFile:
             ) if word in KINDS.values() and len(key) < 100 and _are_sizes(offset, shape, strides):
                 pass
             case _:
-                raise UserError(f"{self._path} is damaged: {name} is no tensor of a storage")
+                raise UserError(f"{self.path} is damaged: {name} is no tensor of a storage")
         if (key, word) not in self._storages:
             raw = self._member(f"data/{key}")
             count = len(raw) // item_bytes(word)
@@ -190,13 +190,13 @@ class TorchFile:
         if not empty:
             fits = fits and stored <= len(flat) and offset + sum(inside) < len(flat)
         if not fits:
-            raise UserError(f"{self._path} is damaged: {name} lies outside of its storage")
+            raise UserError(f"{self.path} is damaged: {name} lies outside of its storage")
         if empty:
             return np.empty(shape, flat.dtype.newbyteorder("="))
         self._unmade -= least * flat.itemsize
         if self._unmade < 0:
             raise UserError(
-                f"{self._path} holds tensors of more than {TENSORS_RATIO} times its size, which "
+                f"{self.path} holds tensors of more than {TENSORS_RATIO} times its size, which "
                 "share their numbers",
                 "save copies: {name: tensor.clone() for name, tensor in state.items()}",
             )

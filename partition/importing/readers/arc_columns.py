@@ -121,7 +121,7 @@ def arc_table(arrays: Mapping[str, np.ndarray], where: Mapping[str, str]) -> Arc
     names = None
     for name, array in arrays.items():
         if name == "labels":
-            columns[name], names = checked_labels(array, where[name])
+            columns[name], names = _checked_labels(array, where[name])
         elif name == "features":
             wide = array.reshape(-1, 1) if array.ndim == 1 else array
             columns[name] = finite_features(wide, where[name], "arc")
@@ -157,11 +157,11 @@ def piece_of(
     if labels and isinstance(labels[0], pa.Array):
         data["labels"] = labels[0]
     elif labels:
-        data["labels"], _ = checked_labels(_side_by_side(labels), where)
+        data["labels"], _ = _checked_labels(_side_by_side(labels), where)
     return data
 
 
-def checked_labels(values: np.ndarray, where: str) -> tuple[np.ndarray, Sequence[str] | None]:
+def _checked_labels(values: np.ndarray, where: str) -> tuple[np.ndarray, Sequence[str] | None]:
     """Labels of arcs as int64 or, of several columns or with fractions, as (E, tasks) floats.
 
     Of texts, the labels are places in a list of them, which comes too. A UserError for anything

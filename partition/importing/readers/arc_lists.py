@@ -283,9 +283,7 @@ def find_arcs(path: Path, layout: Layout, parquet: bool = False) -> ArcList:
     kinds = {"source": id_kind, "target": id_kind, "weight": pa.float64()}
     read = {roles[role]: kind for role, kind in kinds.items() if role in roles} | data
     said = [(role, roles[role]) for role in ROLES if role in roles]
-    said += [
-        (role, i) for role, some in zip(("feature", "label"), places, strict=True) for i in some
-    ]
+    said += [("feature", i) for i in places[0]] + [("label", i) for i in places[1]]
     left = [name for i, name in enumerate(called) if i not in read]
     form = "{}" if names else "column {}"
     note = ", ".join(f"{role} {quoted(form.format(called[i]))}" for role, i in said)
@@ -293,14 +291,11 @@ def find_arcs(path: Path, layout: Layout, parquet: bool = False) -> ArcList:
         note += "; not read: " + ", ".join(quoted(form.format(name)) for name in left)
     if not (names or places[0] or places[1] or len(read) < len(called)):
         note = ""
-    if isinstance(arcs.table, Table):
-        ends_only = " ".join(role for role in ROLES[:3] if role in roles)
-        ragged = len(read) < len(called)
-        table: Table | ParquetTable = replace(
-            arcs.table, kinds=read, shortest=1, ragged=ragged, meaning=ends_only
-        )
+    table: Table | ParquetTable = replace(arcs.table, kinds=read)
+    if isinstance(table, Table):
+        table = replace(table, meaning=" ".join(role for role in ROLES[:3] if role in roles))
     else:
-        table = replace(arcs.table, kinds=dict.fromkeys(read))
+        table = replace(table, kinds=dict.fromkeys(read))
     return replace(
         arcs, table=table, roles=roles, features=places[0], labels=places[1], note=note,
         unread=tuple(left) if names else (),

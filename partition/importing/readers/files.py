@@ -325,7 +325,7 @@ def _stem(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Member:
+class _Member:
     """An array of an ``.npz``, by its header, which its bytes can hold."""
 
     path: Path
@@ -370,7 +370,7 @@ class Member:
             raise UserError(f"{self.where} is truncated or damaged: {error}") from error
 
 
-def find_member(path: Path, name: str) -> Member:
+def find_member(path: Path, name: str) -> _Member:
     """The array ``name`` of the file, of numbers in C order.
 
     A UserError if there is none, it is damaged or out of proportion to the file, or in Fortran's
@@ -396,7 +396,7 @@ def find_member(path: Path, name: str) -> Member:
             f"{where} is in Fortran's order, which is not read in pieces",
             "write it again: numpy.savez(FILE, name=numpy.ascontiguousarray(array))",
         )
-    return Member(path, name, begin, shape, dtype)
+    return _Member(path, name, begin, shape, dtype)
 
 
 # Sparse features may have so many columns without an entry for each.

@@ -12,9 +12,8 @@ only.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import scipy.io
 
@@ -27,6 +26,12 @@ from partition.importing.readers.text import LONGEST_BLANK, LONGEST_LINE
 from partition.resident import check_memory
 
 MOST_COMMENTS = 1 << 16
+KNOWN = {
+    "object": ("matrix",),
+    "layout": ("coordinate",),
+    "field": ("pattern", "real", "integer"),
+    "symmetry": ("general", "symmetric"),
+}
 SHORTEST_ENTRY = len(b"1 1\n")
 # So many vertices may be announced without edges to show for it; beyond, most must have one.
 FREE_VERTICES = 1 << 24
@@ -41,36 +46,20 @@ def read(path: Path, layout: Layout) -> Source:
     """
     with open_unpacked(path) as file:
         header = _read_header(path, file)
-        # The tokenizer is shown a header of its own. "general" keeps it from mirroring edges,
-        # which is build_graph's job; "real" from cutting 1.5 down to 1 in an integer matrix;
-        # the empty comments make its line numbers those of the file.
-        field = "pattern" if header.field == "pattern" else "real"
-        plain = (
-            f"%%MatrixMarket matrix coordinate {field} general\n"
-            + "%\n" * (header.lines - 2)
-            + f"{header.n} {header.n} {header.entries}\n"
-        )
-        stream = _Entries(path, plain.encode(), header, file)
         try:
-            matrix = scipy.io.mmread(stream, spmatrix=False)
+            matrix = scipy.io.mmread(_Entries(path, header, file), spmatrix=False)
         except (ValueError, OverflowError) as error:
             raise _readable(path, header, str(error)) from error
-    weights = None if field == "pattern" else finite_weights(matrix.data, str(path))
+    pattern = header.field == "pattern"
+    weights = None if pattern else finite_weights(matrix.data, str(path))
     row, column = matrix.coords
     data, weights, _ = pick({}, weights, layout.arc_features, None, str(path))
     return Source(
-        n=header.n,
-        source=row,
-        target=column,
-        weights=weights,
-        symmetric=header.symmetric,
-        format="mtx",
-        arc_data=data,
+        header.n, row, column, weights, symmetric=header.symmetric, format="mtx", arc_data=data
     )
 
 
-@dataclass(frozen=True)
-class _Header:
+class _Header(NamedTuple):
     """The announcements of a file, the number of lines they took, and the line after them."""
 
     field: str
@@ -89,19 +78,14 @@ def _read_header(path: Path, file: IO[bytes]) -> _Header:
             "if line 1 is missing, write it: %%MatrixMarket matrix coordinate real general (or "
             "pattern, symmetric); give --format edges if it is an edge list",
         )
-    banner = ["%%matrixmarket", *BANNER.sub(b"", first_line).decode("latin1").lower().split()]
-    if len(banner) != 5:
+    words = BANNER.sub(b"", first_line).decode("latin1").lower().split()
+    if len(words) != len(KNOWN):
         raise UserError(f"{path}, line 1: expected '%%MatrixMarket matrix coordinate FIELD SYMM'")
-    for what, word, known in zip(
-        ("object", "layout", "field", "symmetry"),
-        banner[1:],
-        (("matrix",), ("coordinate",), ("pattern", "real", "integer"), ("general", "symmetric")),
-        strict=True,
-    ):
+    for (what, known), word in zip(KNOWN.items(), words, strict=True):
         if word not in known:
             supported = " or ".join(known)
             raise UserError(f"{path}, line 1: {what} {word!r} is not supported, only {supported}")
-
+    _, _, field, symmetry = words
     lines, line = 1, b"%"
     while line.startswith(b"%") or (line and not line.strip()):
         line = file.readline(LONGEST_LINE)
@@ -116,31 +100,25 @@ def _read_header(path: Path, file: IO[bytes]) -> _Header:
         raise UserError(f"{path}: a graph's matrix is square, this one is {rows} x {columns}")
     if rows == 0:
         raise UserError(f"{path} holds a graph without vertices")
-    _check_plausible(path, rows, entries)
-    check_memory(16 * (rows + entries), f"{path}: {rows} vertices and {entries} entries")
-
-    first = file.readline(LONGEST_LINE)
-    width = 2 if banner[3] == "pattern" else 3
-    if first.strip() and len(first.split()) != width:
-        raise UserError(
-            f"{path}, line {lines + 1}: an entry of a {banner[3]} matrix has {width} columns, "
-            f"not {len(first.split())}"
-        )
-    return _Header(banner[3], banner[4] == "symmetric", rows, entries, lines, first)
-
-
-def _check_plausible(path: Path, n: int, entries: int) -> None:
-    """Refuse announcements that the file cannot keep, before they allocate anything."""
+    # Refused before anything is allocated: announcements that the file cannot keep.
     if entries * SHORTEST_ENTRY > content_limit(path) + 1:
         raise UserError(
             f"{path} announces {entries} entries, more than a file of its size can hold",
             "the file is truncated, or its size line is wrong",
         )
-    if n > max(FREE_VERTICES, VERTICES_PER_ENTRY * entries):
+    if rows > max(FREE_VERTICES, VERTICES_PER_ENTRY * entries):
         raise UserError(
-            f"{path} announces {n} vertices for only {entries} entries",
+            f"{path} announces {rows} vertices for only {entries} entries",
             "number the vertices that have an edge 1, 2, 3 …, or import it as an edge list",
         )
+    check_memory(16 * (rows + entries), f"{path}: {rows} vertices and {entries} entries")
+    first, width = file.readline(LONGEST_LINE), 2 if field == "pattern" else 3
+    if first.strip() and len(first.split()) != width:
+        raise UserError(
+            f"{path}, line {lines + 1}: an entry of a {field} matrix has {width} columns, not "
+            f"{len(first.split())}"
+        )
+    return _Header(field, symmetry == "symmetric", rows, entries, lines, first)
 
 
 def _readable(path: Path, header: _Header, message: str) -> UserError:
@@ -162,15 +140,22 @@ def _readable(path: Path, header: _Header, message: str) -> UserError:
 class _Entries:
     """The stream that the tokenizer reads: a header for it, then the entries of the file.
 
+    In the header, "general" keeps it from mirroring edges, which is build_graph's job; "real" from
+    cutting 1.5 down to 1 in an integer matrix; the empty comments make its line numbers those of
+    the file.
+
     It passes on only what numbers are made of, and a line end at the end: the tokenizer ignores
     what stands behind a number, and runs over the end of its buffer in search of the next line if
     a NUL or the end of the file comes first.
     """
 
-    def __init__(self, path: Path, plain: bytes, header: _Header, file: IO[bytes]) -> None:
+    def __init__(self, path: Path, header: _Header, file: IO[bytes]) -> None:
         self._path, self._line, self._file = path, header.lines + 1, file
         self._ended, self._blank = False, 0
-        self._waiting = plain + self._checked(header.first_entry)
+        field, n = "pattern" if header.field == "pattern" else "real", header.n
+        plain = f"%%MatrixMarket matrix coordinate {field} general\n" + "%\n" * (header.lines - 2)
+        plain += f"{n} {n} {header.entries}\n"
+        self._waiting = plain.encode() + self._checked(header.first_entry)
 
     def read(self, size: int = -1) -> bytes:
         if size < 0:

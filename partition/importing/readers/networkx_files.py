@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from partition.errors import UserError, shortened
 from partition.importing.objects import arc_table_of, arrays_of
-from partition.importing.readers.files import finite_weights, open_unpacked
+from partition.importing.readers.files import open_unpacked
 from partition.importing.readers.npz import MASK_FIELDS, source_of
 from partition.importing.readers.source import Layout, Source
 from partition.resident import check_memory
@@ -84,16 +84,11 @@ def _source(graph: Any, path: Path, form: str, layout: Layout) -> Source:
         "edge_index": found["edge_index"],
         "x": found.get("features"),
         "y": found.get("labels", found.get("targets")),
+        "edge_weight": found.get("edge_weight"),
     } | {name: masks.get(name.removesuffix("_mask")) for name in MASK_FIELDS}
     fields = {name: array for name, array in fields.items() if array is not None}
     source = source_of(fields, str(path), form, Layout(), {}, found["n"])
     of_arcs = {"features": found.get("arc_features"), "labels": found.get("arc_labels")}
     of_arcs |= found.get("arc_masks") or {}
-    weights = found.get("edge_weight")
-    return replace(
-        source,
-        ids=found.get("ids"),
-        weights=None if weights is None else finite_weights(weights, f"{path}: weight"),
-        symmetric=not graph.is_directed(),
-        arc_data=arc_table_of(of_arcs, len(source.source)),
-    )
+    data = arc_table_of(of_arcs, len(source.source))
+    return replace(source, ids=found.get("ids"), symmetric=not graph.is_directed(), arc_data=data)

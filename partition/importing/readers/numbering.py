@@ -80,13 +80,6 @@ class Numbering:
     ids: np.ndarray | None = None
 
     @cached_property
-    def _first(self) -> int | None:
-        """The first id; None where they are not one after the other."""
-        assert self.ids is not None
-        same = self.n and (self.ids == np.arange(self.n) + self.ids[0]).all()
-        return int(self.ids[0]) if same else None
-
-    @cached_property
     def _table(self) -> np.ndarray | None:
         """The number of each id from the smallest on; None where they lie far apart."""
         assert self.ids is not None
@@ -106,8 +99,6 @@ class Numbering:
         """The numbers of ids, (m,) int64, each of which is there."""
         if self.ids is None:
             return ends
-        if self._first is not None:
-            return ends - self._first
         if self._table is not None:
             return self._table[ends - self.ids.min()]
         return self._order[np.searchsorted(self.ids, ends, sorter=self._order)]

@@ -12,9 +12,10 @@ summary names files that are not read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +27,7 @@ from partition.importing.readers import OGB_FILES, TRIPLETS, files
 from partition.importing.readers.arc_columns import ArcTable, ends_of
 from partition.importing.readers.classes import class_labels, classes_or_targets
 from partition.importing.readers.names import MASK_OF
-from partition.importing.readers.source import Layout, Piece, Reading, Stream
+from partition.importing.readers.source import ALL, Layout, Piece, Reading, Stream
 from partition.importing.readers.text import (
     LONGEST_LINE,
     LONGEST_ROW,
@@ -47,32 +48,11 @@ READ = {"edge", "node-feat", "node-label", "num-node-list", "num-edge-list", "ed
 READ_BINARY = {"edge_index", "node_feat", "num_nodes_list", "num_edges_list", "edge_feat"}
 UNREAD = ("edge_reltype", "node_year")  # of graphs with types
 NUMBERS_AT_ONCE = 1 << 22
-IN_MEMORY = Reading()
 
 
-@dataclass(frozen=True)
-class _Raw:
-    """The files of the folder raw, in either form.
-
-    Attributes
-    ----------
-    file : path
-        The file of the arcs, of which ``ends`` are pieces: sources and targets.
-    n, narcs : int
-        The announced numbers of vertices and arcs.
-    features, labels : (n, c) array, optional
-    arc_features : (narcs, d) array, optional
-    unread : set of str
-    """
-
-    file: Path
-    n: int
-    narcs: int
-    ends: Callable[[], Iterator[Sequence[np.ndarray]]]
-    features: np.ndarray | None
-    labels: np.ndarray | None
-    arc_features: np.ndarray | None
-    unread: set[str]
+# The file of the arcs, the announced numbers of vertices and arcs, what gives pieces of sources and
+# targets, arrays by their names in data.npz and "labels", and names of files that are not read.
+_Raw = tuple[Path, int, int, Callable[[], Iterator[Sequence[np.ndarray]]], dict[str, Any], set[str]]
 
 
 def stream(path: Path, layout: Layout, reading: Reading) -> Stream:
@@ -92,38 +72,42 @@ def stream(path: Path, layout: Layout, reading: Reading) -> Stream:
         )
     if not raw.is_dir():
         raise UserError(f"{path} is no folder of OGB: it has no folder raw")
-    found = (_binary if (raw / "data.npz").exists() else _text)(path, raw, reading)
+    read = _binary if (raw / "data.npz").exists() else _text
+    file, n, narcs, ends_in_pieces, found, unread = read(path, raw, reading)
 
     def pieces() -> Iterator[Piece]:
         count = 0
-        with files.read_errors(found.file):
-            for pair in found.ends():
-                ends = ends_of(np.stack(pair), str(found.file), "(2, E)")
+        with files.read_errors(file):
+            for pair in ends_in_pieces():
+                ends = ends_of(np.stack(pair), str(file), "(2, E)")
                 for one in ends:
-                    files.check_inside(one, found.n, found.file)
+                    files.check_inside(one, n, file)
                 yield Piece(*ends, None, {}, count)
                 count += len(ends[0])
-        _check_count(found.file, count, found.narcs)
+        _check_count(file, count, narcs)
         if not count:
             yield Piece(np.empty(0, np.int64), np.empty(0, np.int64), None, {}, 0)
 
-    masks, unread, rest = _masks(path, found.n), found.unread, dict[str, object]()
-    if found.arc_features is not None and found.arc_features.shape[1]:
-        rest["arc_data"] = ArcTable({"features": found.arc_features})
-    if found.labels is not None:
-        kind, values = classes_or_targets(found.labels, whole=True)
+    masks, labels, rest = _masks(path, n), found["labels"], dict[str, object]()
+    features, of_arcs = (
+        None if array is None or not array.shape[1] else array
+        for array in (found["node_feat"], found["edge_feat"])
+    )
+    if of_arcs is not None:
+        rest["arc_data"] = ArcTable({"features": of_arcs})
+    if labels is not None:
+        kind, values = classes_or_targets(labels, whole=True)
         where = f"{path}: node-label"
         if kind == "labels":
             rest["labels"], rest["class_names"] = class_labels(values, where)
         else:
             rest["targets"] = checked_targets(values, where)
     name = _only_split(path)
-    if name and (found.labels is None or not masks):
+    if name and (labels is None or not masks):
         masks, unread = {}, unread | {f"split/{name}"}  # masks of nothing that could be learned
-    features = found.features if found.features is not None and found.features.shape[1] else None
     notes = {"columns": f"not read: {', '.join(sorted(unread))}"} if unread else {}
     rest |= {"format": "ogb", "features": features, "masks": masks, "notes": notes}
-    return Stream(pieces(), str(path), n=found.n, rest=rest)
+    return Stream(pieces(), str(path), n=n, rest=rest)
 
 
 def _text(path: Path, raw: Path, reading: Reading) -> _Raw:
@@ -134,15 +118,15 @@ def _text(path: Path, raw: Path, reading: Reading) -> _Raw:
         counts.append(_only_number(_whole_numbers(file), path, file))
     n, narcs = counts
     files.check_vertices(n, path)
-    labels = _rows(raw / "node-label.csv.gz", n, np.float64, IN_MEMORY)
-    features = _rows(raw / "node-feat.csv.gz", n, np.float32, reading)
-    arc_features = _rows(raw / "edge-feat.csv.gz", narcs, np.float32, reading)
+    found = {
+        "labels": _rows(raw / "node-label.csv.gz", n, np.float64, ALL),
+        "node_feat": _rows(raw / "node-feat.csv.gz", n, np.float32, reading),
+        "edge_feat": _rows(raw / "edge-feat.csv.gz", narcs, np.float32, reading),
+    }
     edges = raw / "edge.csv.gz"
     files.check_file(edges)
     unread = {file.name.split(".")[0] for file in raw.glob("*.csv.gz")} - READ
-    return _Raw(
-        edges, n, narcs, partial(_arcs, edges, reading), features, labels, arc_features, unread
-    )
+    return edges, n, narcs, partial(_arcs, edges, reading), found, unread
 
 
 def _binary(path: Path, raw: Path, reading: Reading) -> _Raw:
@@ -175,15 +159,17 @@ def _binary(path: Path, raw: Path, reading: Reading) -> _Raw:
             done += len(pair[0])
             reading.tell("reading", done, narcs)
 
-    features, arc_features, labels = table("node_feat", n), table("edge_feat", narcs), None
+    found = {"node_feat": table("node_feat", n), "edge_feat": table("edge_feat", narcs)}
+    found["labels"] = None
     labelled = raw / "node-label.npz"
     if labelled.exists():
-        found = read_npz(labelled)
-        if "node_label" not in found:
+        arrays = read_npz(labelled)
+        if "node_label" not in arrays:
             raise UserError(f"{labelled} has no array node_label")
-        labels = found["node_label"].reshape(len(found["node_label"]), -1).astype(np.float64)
+        labels = arrays["node_label"].reshape(len(arrays["node_label"]), -1).astype(np.float64)
         _check_rows(labelled, len(labels), n)
-    return _Raw(file, n, narcs, ends, features, labels, arc_features, names - READ_BINARY)
+        found["labels"] = labels
+    return file, n, narcs, ends, found, names - READ_BINARY
 
 
 def read_hetero(path: Path, layout: Layout) -> TypedSource:
@@ -203,17 +189,17 @@ def read_hetero(path: Path, layout: Layout) -> TypedSource:
         file = raw / "relations" / "___".join(relation) / "edge.csv.gz"
         files.check_file(file)
         with files.read_errors(file):
-            pieces = [np.stack(pair) for pair in _arcs(file, IN_MEMORY)]
+            pieces = [np.stack(pair) for pair in _arcs(file, ALL)]
         ends = np.concatenate([np.empty((2, 0), np.int64), *pieces], axis=1)
         arcs.append(RelationArcs(relation, *ends))
     found: dict[str, dict[str, np.ndarray]] = {"features": {}, "labels": {}, "targets": {}}
     masks: dict[str, dict[str, np.ndarray]] = {}
     for name, n in sizes.items():
         folders = [raw / what / name / f"{what}.csv.gz" for what in ("node-feat", "node-label")]
-        features = _rows(folders[0], n, np.float32, IN_MEMORY)
+        features = _rows(folders[0], n, np.float32, ALL)
         if features is not None and features.shape[1]:
             found["features"][name] = features
-        labels = _rows(folders[1], n, np.float64, IN_MEMORY)
+        labels = _rows(folders[1], n, np.float64, ALL)
         if labels is not None:
             kind, values = classes_or_targets(labels, whole=True)
             found[kind][name] = values
@@ -303,7 +289,7 @@ def _number_rows(path: Path) -> Iterator[np.ndarray]:
     width = table.line(0).count(",") + 1 if table.lines else 0
     kinds = dict.fromkeys(range(width), pa.float64())
     table = replace(table, separator=",", width=width, kinds=kinds, nulls=True)
-    for _, columns in table.pieces(IN_MEMORY):
+    for _, columns in table.pieces(ALL):
         yield np.stack(columns, axis=1)
 
 

@@ -36,7 +36,7 @@ from partition.tensor_files.pickles import (
     read_pickle,
 )
 
-PICKLES = ("x", "tx", "allx", "y", "ty", "ally", "graph")
+MATRICES = ("x", "y", "allx", "ally", "tx", "ty")
 VALIDATION = 500
 # SciPy has moved its modules; pickles keep the name of their day.
 NAMES = ARRAY_NAMES | {
@@ -60,11 +60,9 @@ def read(prefix: Path, layout: Layout) -> Source:
     added. A UserError if a file is missing, holds anything but plain arrays, or does not fit the
     others.
     """
-    files = {part: _file(prefix, part) for part in (*PICKLES, "test.index")}
+    files = {part: _file(prefix, part) for part in (*MATRICES, "graph", "test.index")}
     test = _read_test_index(files["test.index"])
-    x, y, allx, ally, tx, ty = (
-        _rows(files[part]) for part in ("x", "y", "allx", "ally", "tx", "ty")
-    )
+    x, y, allx, ally, tx, ty = (_rows(files[part]) for part in MATRICES)
     ntrain = len(y)
     for features, labels, part in ((x, y, "x"), (allx, ally, "allx"), (tx, ty, "tx")):
         if len(features) != len(labels):
@@ -91,21 +89,13 @@ def read(prefix: Path, layout: Layout) -> Source:
     labels = _classes(onehot, prefix)
 
     train, val = np.arange(ntrain), np.arange(ntrain, min(ntrain + VALIDATION, len(allx)))
-    masks = {}
-    for name, vertices in (("train", train), ("val", val), ("test", test)):
-        masks[name] = np.zeros(n, bool)
-        masks[name][vertices] = True
-        masks[name] &= labels != UNLABELLED
-    source, target = _read_graph(files["graph"], n)
-    return Source(
-        n=n,
-        source=source,
-        target=target,
-        features=finite_features(features, str(prefix)),
-        labels=labels,
-        masks=masks,
-        format="planetoid",
-    )
+    masks = {
+        name: np.isin(np.arange(n), vertices) & (labels != UNLABELLED)
+        for name, vertices in (("train", train), ("val", val), ("test", test))
+    }
+    features = finite_features(features, str(prefix))
+    ends = _read_graph(files["graph"], n)
+    return Source(n, *ends, features=features, labels=labels, masks=masks, format="planetoid")
 
 
 def _file(prefix: Path, part: str) -> Path:
@@ -117,10 +107,14 @@ def _file(prefix: Path, part: str) -> Path:
     return path
 
 
+def _content(path: Path) -> object:
+    with read_errors(path):
+        return read_pickle(path.read_bytes(), path, NAMES, MEANT)
+
+
 def _rows(path: Path) -> np.ndarray:
     """A matrix, sparse or dense, as a dense array with two dimensions."""
-    with read_errors(path):
-        matrix = _dense(read_pickle(path.read_bytes(), path, NAMES, MEANT), str(path))
+    matrix = _dense(_content(path), str(path))
     if matrix.ndim != 2 or min(matrix.shape) < 1:
         raise UserError(f"{path} holds no matrix but an array of shape {matrix.shape}")
     return matrix
@@ -171,8 +165,7 @@ def _classes(onehot: np.ndarray, prefix: Path) -> np.ndarray:
 
 def _read_graph(path: Path, n: int) -> tuple[np.ndarray, np.ndarray]:
     """The arcs of the neighbour lists, and those that are missing for symmetry."""
-    with read_errors(path):
-        lists: object = read_pickle(path.read_bytes(), path, NAMES, MEANT)
+    lists = _content(path)
     if not isinstance(lists, dict) or not all(isinstance(v, list) for v in lists.values()):
         raise UserError(f"{path} does not hold a dict of neighbour lists")
     sizes = [len(neighbours) for neighbours in lists.values()]

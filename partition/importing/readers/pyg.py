@@ -6,6 +6,8 @@ PyTorch Geometric stand for their attributes.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -56,17 +58,15 @@ def read(path: Path, layout: Layout) -> Source:
     A UserError if it holds several graphs, vertices of several types, or no graph; or names
     anything else than tensors and the classes of a graph, none of which is run.
     """
-    file = path / "processed" / "data.pt" if path.is_dir() else path
-    check_file(file)
-    with open_torch(file, CLASSES, MEANT, CACHES) as opened:
-        found = attributes_of(_only(opened.content, opened, file), file)
-        fields, n = _arrays(opened, found, file)
+    with _opened(path) as opened:
+        file = opened.path
+        found = attributes_of(_only(opened), file)
+        fields, n = _arrays(opened, found)
     for name in FIELDS:
         if found.get(name) is not None and name not in fields:
             raise UserError(f"{file}: {name} is no tensor, but {_called(found[name])}", SAVE)
-    of_arcs = {name: value for name, value in fields.items() if name.startswith("edge_")}
-    for name in ("edge_index", "edge_weight"):
-        of_arcs.pop(name, None)
+    arcs = ("edge_index", "edge_weight")
+    of_arcs = {k: array for k, array in fields.items() if k.startswith("edge_") and k not in arcs}
     return source_of(fields, str(file), "pyg", layout, of_arcs, found.get("num_nodes", n))
 
 
@@ -75,25 +75,31 @@ def read_typed(path: Path) -> TypedSource | None:
 
     A UserError as of :func:`read`.
     """
-    file = path / "processed" / "data.pt" if path.is_dir() else path
-    check_file(file)
-    with open_torch(file, CLASSES, MEANT, CACHES) as opened:
-        stores = _stores(_only(opened.content, opened, file))
+    with _opened(path) as opened:
+        stores = _stores(_only(opened))
         if stores is None:
             return None
         arrays = {
-            key: _arrays(opened, {f: v for f, v in fields.items() if isinstance(f, str)}, file)[0]
+            key: _arrays(opened, {f: v for f, v in fields.items() if isinstance(f, str)})[0]
             for key, fields in stores.items()
         }
-        vertices = {key: arrays[key] for key in stores if isinstance(key, str)}
-        arcs = {key: arrays[key] for key in stores if isinstance(key, tuple)}
-        given = {key: stores[key].get("num_nodes") for key in vertices}
-        counts = {key: n if type(n) is int else None for key, n in given.items()}
-    return checked(typed_source_of(vertices, arcs, str(file), "pyg", counts), str(file))
+    vertices = {key: fields for key, fields in arrays.items() if isinstance(key, str)}
+    arcs = {key: fields for key, fields in arrays.items() if isinstance(key, tuple)}
+    given = {key: stores[key].get("num_nodes") for key in vertices}
+    counts = {key: n if type(n) is int else None for key, n in given.items()}
+    where = str(opened.path)
+    return checked(typed_source_of(vertices, arcs, where, "pyg", counts), where)
+
+
+def _opened(path: Path) -> contextlib.AbstractContextManager[TorchFile]:
+    """The file, or that in the folder of a dataset."""
+    file = path / "processed" / "data.pt" if path.is_dir() else path
+    check_file(file)
+    return open_torch(file, CLASSES, MEANT, CACHES)
 
 
 def _arrays(
-    opened: TorchFile, fields: Mapping[str, object], file: Path
+    opened: TorchFile, fields: Mapping[str, object]
 ) -> tuple[dict[str, np.ndarray], int | None]:
     """The tensors among some attributes, and of how many vertices a matrix of arcs is."""
     found: dict[str, Any] = {}
@@ -102,39 +108,30 @@ def _arrays(
             found[name] = opened.array(name, value)
         elif (matrix := _matrix(opened, name, value)) is not None:
             found[name] = matrix
-    return with_dense(found, str(file))
+    return with_dense(found, str(opened.path))
 
 
 def _matrix(opened: TorchFile, name: str, value: object) -> sp.coo_array | None:
     """A sparse tensor, or a SparseTensor of torch_sparse; None of anything else."""
-
-    def array(part: object) -> np.ndarray:
-        return opened.array(name, part)
-
     match value:
-        case Made(
-            "sparse", (Made("layout", (str(layout),)), (first, second, Made("size", (shape,)), *_))
-        ) if is_tensor(first) and is_tensor(second):
-            ends = array(first)
-            if ends.ndim == 2:
-                return matrix_of(layout, tuple(ends), array(second), _shape(shape))
-        case Made(
-            "sparse",
-            (Made("layout", (str(layout),)), (first, second, third, Made("size", (shape,)))),
-        ) if all(map(is_tensor, (first, second, third))):
-            return matrix_of(layout, (array(first), array(second)), array(third), _shape(shape))
-    storage = _state((_state(value) or {}).get("storage"))
-    if storage is None or not is_tensor(storage.get("_col")):
+        case Made("sparse", (Made("layout", (str(layout),)), tuple(parts))):
+            tensors = list(itertools.takewhile(is_tensor, parts))
+            ends = [opened.array(name, tensor) for tensor in tensors]
+            match parts[len(ends) :]:
+                case (Made("size", (shape,)), *_) if len(ends) in (2, 3):
+                    *ends, numbers = ends
+                    if len(ends) == 1 and ends[0].ndim == 2:
+                        ends = list(ends[0])
+                    return matrix_of(layout, tuple(ends), numbers, _shape(shape))
+    storage = _state((_state(value) or {}).get("storage")) or {}
+    parts = ("_row", "_rowptr", "_col", "_value")
+    found = {k: opened.array(name, storage[k]) for k in parts if is_tensor(storage.get(k))}
+    first = "_row" if "_row" in found else "_rowptr"
+    if not {first, "_col"} <= found.keys():
         return None
-    numbers = array(storage["_value"]) if is_tensor(storage.get("_value")) else None
-    shape = _shape(storage.get("_sparse_sizes"))
-    if is_tensor(storage.get("_row")):
-        ends_of = array(storage["_row"]), array(storage["_col"])
-        return matrix_of("torch.sparse_coo", ends_of, numbers, shape)
-    if is_tensor(storage.get("_rowptr")):
-        ends_of = array(storage["_rowptr"]), array(storage["_col"])
-        return matrix_of("torch.sparse_csr", ends_of, numbers, shape)
-    return None
+    layout = "torch.sparse_coo" if first == "_row" else "torch.sparse_csr"
+    pair = found[first], found["_col"]
+    return matrix_of(layout, pair, found.get("_value"), _shape(storage.get("_sparse_sizes")))
 
 
 def _shape(sizes: object) -> tuple[int, ...]:
@@ -162,19 +159,20 @@ def _stores(data: object) -> dict[str | tuple[str, str, str], dict[object, objec
     }
 
 
-def _only(content: object, file: TorchFile, path: Path) -> object:
+def _only(file: TorchFile) -> object:
     """The only graph of a dataset, (data, slices[, class]) or a list; or else the content."""
+    content = file.content
     if not isinstance(content, list | tuple) or not content:
         return content
-    if isinstance(content, list):
-        graphs = len(content)
-    else:
+    graphs = len(content)
+    if isinstance(content, tuple):
         slices = content[1] if len(content) > 1 else None
         first = next(iter(slices.values()), None) if isinstance(slices, dict) else None
         graphs = file.array("slices", first).size - 1 if is_tensor(first) else 1
     if graphs != 1:
         raise UserError(
-            f"{path} holds {graphs} graphs, one is read", "torch.save(dataset[0].to_dict(), FILE)"
+            f"{file.path} holds {graphs} graphs, one is read",
+            "torch.save(dataset[0].to_dict(), FILE)",
         )
     return content[0]
 

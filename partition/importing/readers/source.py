@@ -36,9 +36,6 @@ class Readers:
     agreed: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
 
 
-ALONE = Readers()
-
-
 def in_step(pieces: Iterator[T], readers: Readers, nothing: Callable[[], T]) -> Iterator[T]:
     """Yield pieces until all readers are finished; a finished reader yields ``nothing()``."""
     while True:
@@ -184,7 +181,10 @@ class Reading:
     tell: Tell = lambda stage, done, total: None
     whole: bool = False
     look: Callable[[bytes], object] = lambda lines: None
-    readers: Readers = ALONE
+    readers: Readers = field(default_factory=Readers)
+
+
+ALL = Reading(whole=True)
 
 
 @dataclass(frozen=True)

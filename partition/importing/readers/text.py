@@ -23,7 +23,7 @@ import pyarrow.csv as arrow_csv
 from partition.errors import UserError, check_name
 from partition.importing.readers import files
 from partition.importing.readers.names import is_header, is_missing, resembles_number
-from partition.importing.readers.source import ALONE, Readers, Reading, in_step
+from partition.importing.readers.source import ALL, Reading, in_step
 from partition.records import open_regular
 
 LONGEST_LINE = 1 << 16
@@ -37,30 +37,26 @@ LINE_END = re.compile(rb"\r\n?|\n")
 
 
 def text_blocks(
-    path: Path,
-    longest_line: int = LONGEST_LINE,
-    *,
-    tell: Callable[[int], None] = lambda at: None,
-    at_once: int = BLOCK,
-    readers: Readers = ALONE,
+    path: Path, longest: int = LONGEST_LINE, at_once: int = BLOCK, reading: Reading = ALL
 ) -> Iterator[tuple[int, bytes]]:
     r"""The bytes of a file, perhaps packed, whole lines, with the number of the first line, from 1.
 
-    Some megabytes at a time: ``at_once`` bytes are read, and ``tell`` is told how many of the file
-    have been. Line ends are ``\n``, whatever they are in the file, and a byte order mark is left
-    out. A UserError if the file is in UTF-16, holds a NUL, a line longer than ``longest_line``, or
-    ``LONGEST_BLANK`` characters of nothing but white space.
+    Some megabytes at a time: ``at_once`` bytes are read. Line ends are ``\n``, whatever they are in
+    the file, and a byte order mark is left out. A UserError if the file is in UTF-16, holds a NUL,
+    a line of more than ``longest`` bytes, or ``LONGEST_BLANK`` characters of nothing but white
+    space.
 
-    Several ``readers`` take turns: the first block is that of the first of them, and so on. Where
+    Several readers take turns: the first block is that of the first of them, and so on. Where
     the file has no block for one of them at the end, it is empty. Of a packed file, whose middle
     nobody can find, each unpacks all.
     """
+    readers = reading.readers
     if readers.size > 1:
         with readers.agreed(), files.read_errors(path):
             packed = files.packing_of(path) is not None
         if not packed:
-            return _blocks_by_place(path, longest_line, tell, at_once, readers)
-    blocks = _blocks_in_turn(path, longest_line, tell, at_once)
+            return _blocks_by_place(path, longest, at_once, reading)
+    blocks = _blocks_in_turn(path, longest, at_once, reading)
     if readers.size == 1:
         return blocks
     own = itertools.islice(blocks, readers.rank, None, readers.size)
@@ -68,13 +64,14 @@ def text_blocks(
 
 
 def _blocks_in_turn(
-    path: Path, longest_line: int, tell: Callable[[int], None], at_once: int
+    path: Path, longest: int, at_once: int, reading: Reading
 ) -> Iterator[tuple[int, bytes]]:
     number, rest, blank = 1, b"", 0
-    at_once = min(at_once, EXPANDS * path.stat().st_size + 1)  # as many are allocated
+    size = path.stat().st_size
+    at_once = min(at_once, EXPANDS * size + 1)  # as many are allocated
     with files.read_errors(path), files.open_unpacked(path) as file:
         while chunk := file.read(at_once):
-            tell(files.position_in(file))
+            reading.tell("reading", files.position_in(file), size)
             if chunk.endswith(b"\r"):  # the other half of a DOS line end may follow
                 chunk += file.read(1)
             chunk = _plain(path, chunk, begins=number == 1 and not rest)
@@ -84,7 +81,7 @@ def _blocks_in_turn(
                 most = LONGEST_BLANK >> 20
                 raise UserError(f"{path}: there are {most} MiB of blanks and empty lines")
             text = rest + chunk
-            _check(path, number, text, longest_line)
+            _check(path, number, text, longest)
             end = text.rfind(b"\n") + 1
             block, rest = text[:end], text[end:]
             if block and not block.isspace():
@@ -95,36 +92,34 @@ def _blocks_in_turn(
 
 
 def _blocks_by_place(
-    path: Path, longest_line: int, tell: Callable[[int], None], at_once: int, readers: Readers
+    path: Path, longest: int, at_once: int, reading: Reading
 ) -> Iterator[tuple[int, bytes]]:
     """Each block is of the lines that begin within so many bytes; all count their lines at once.
 
     So everybody knows how many lines there are before its own.
     """
+    readers, number = reading.readers, 1
     with readers.agreed(), files.read_errors(path):
         file = open_regular(path)
         size = os.fstat(file.fileno()).st_size
     at_once = max(1, min(at_once, -(-size // readers.size)))
-    number = 1
     with file:
         for turn in range(0, max(1, -(-size // at_once)), readers.size):
             place = (turn + readers.rank) * at_once
             with readers.agreed(), files.read_errors(path):
-                start, end = (
-                    _line_start(file, at, longest_line) for at in (place, place + at_once)
-                )
+                start, end = (_line_start(file, at, longest) for at in (place, place + at_once))
                 file.seek(start)
                 block = _plain(path, file.read(end - start), begins=place == 0)
             counts = readers.gathered(block.count(b"\n"))
             first = number + sum(counts[: readers.rank])
             number += sum(counts)
             with readers.agreed():
-                _check(path, first, block, longest_line)
-            tell(min(size, (turn + readers.size) * at_once))
+                _check(path, first, block, longest)
+            reading.tell("reading", min(size, (turn + readers.size) * at_once), size)
             yield first, b"" if block.isspace() else block
 
 
-def _line_start(file: IO[bytes], place: int, longest_line: int) -> int:
+def _line_start(file: IO[bytes], place: int, longest: int) -> int:
     """The first place from this one on where a line begins, or the end of the file.
 
     In a line that is too long, a place that makes its first part too long.
@@ -132,7 +127,7 @@ def _line_start(file: IO[bytes], place: int, longest_line: int) -> int:
     if place == 0:
         return 0
     file.seek(place - 1)
-    around = file.read(longest_line + 2)
+    around = file.read(longest + 2)
     found = LINE_END.search(around)
     return place - 1 + (len(around) if found is None else found.end())
 
@@ -146,14 +141,14 @@ def _plain(path: Path, block: bytes, begins: bool) -> bytes:
     return block.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in block else block
 
 
-def _check(path: Path, number: int, block: bytes, longest_line: int) -> None:
+def _check(path: Path, number: int, block: bytes, longest: int) -> None:
     """A UserError for a NUL in a block that begins with a line, or if its last line is too long."""
     if b"\0" in block:
         line = number + block[: block.index(0)].count(b"\n")
         raise UserError(f"{path}, line {line}: there is a NUL, so this is not a text file")
-    if len(block) - (block.rfind(b"\n") + 1) > longest_line:
+    if len(block) - (block.rfind(b"\n") + 1) > longest:
         line = number + block.count(b"\n")
-        raise UserError(f"{path}, line {line} is longer than {longest_line:,} bytes")
+        raise UserError(f"{path}, line {line} is longer than {longest:,} bytes")
 
 
 DECIMAL_COMMA = re.compile(r"(?<![0-9,])-?[0-9]+,[0-9]+(?![0-9,])")
@@ -225,12 +220,9 @@ class Table:
         Places of the columns that are read: ``int64``, ``float64`` or ``string``.
     nulls : bool
         Empty values are unknown, and empty lines are rows.
-    shortest : int
-        Characters that a text has at least.
-    ragged : bool
-        Columns that are not read may be missing, and there may be more.
     meaning : str
-        The meaning of a line, for messages.
+        The meaning of a line that is an arc: no id is empty, and columns that are not read may be
+        missing, or there may be more.
     missing : str
         A hint on numbers that are missing.
     """
@@ -247,8 +239,6 @@ class Table:
     names: Sequence[str] = ()
     kinds: Mapping[int, pa.DataType] = field(default_factory=dict)
     nulls: bool = False
-    shortest: int = 0
-    ragged: bool = False
     meaning: str = ""
     missing: str = "no number may be missing: fill it in, or leave the column or the row out"
 
@@ -292,16 +282,10 @@ class Table:
 
         Numbers are arrays of NumPy, texts of Arrow.
         """
-        readers, size, rows = reading.readers, self.path.stat().st_size, 0
-
-        def tell(at: int) -> None:
-            reading.tell("reading", at, size)
-
+        readers, rows = reading.readers, 0
         # A column of few rows costs as much as one of many.
         at_once = max(BLOCK, 512 * self.width)
-        for first, block in text_blocks(
-            self.path, self.longest, tell=tell, at_once=at_once, readers=readers
-        ):
+        for first, block in text_blocks(self.path, self.longest, at_once, reading):
             reading.look(block)
             with readers.agreed():
                 columns = self._columns_of(first, block)
@@ -389,7 +373,9 @@ class Table:
 
     def _has_columns(self, words: Sequence[str]) -> bool:
         """Whether a line has as many columns as a row."""
-        return len(words) > max(self.kinds) if self.ragged else len(words) == self.width
+        if self.meaning and len(self.kinds) < self.width:
+            return len(words) > max(self.kinds)
+        return len(words) == self.width
 
     def _is_row(self, words: Sequence[str]) -> bool:
         """Whether the columns of a line hold what those of a row do."""
@@ -399,7 +385,7 @@ class Table:
 
     def _is_value(self, word: str, kind: pa.DataType) -> bool:
         if kind == pa.string():
-            return self.shortest <= len(word) <= LONGEST_TEXT
+            return bool(self.meaning) <= len(word) <= LONGEST_TEXT
         return is_integer(word) if kind == pa.int64() else is_number(word or "nan" * self.nulls)
 
     def _by_arrow(self, block: bytes) -> list[pa.Array] | None:
@@ -448,7 +434,7 @@ class Table:
                 columns[i] = pc.utf8_trim_whitespace(column)
                 lengths = pc.min_max(pc.utf8_length(columns[i])).as_py()
                 # Lines of blanks are no values.
-                shortest = max(self.shortest, self.width == 1 or self.separator == "\t")
+                shortest = bool(self.meaning) or self.width == 1 or self.separator == "\t"
                 if lengths["min"] < shortest or lengths["max"] > LONGEST_TEXT:
                     return None
         return columns
@@ -473,7 +459,9 @@ class Table:
         at += self.meaning and f" is not {self.meaning!r}"
         for place, kind in self.kinds.items():
             if not self._is_value(words[place], kind):
-                fault = FAULTS.get(kind, f"a text of {self.shortest} to {LONGEST_TEXT} characters")
+                fault = FAULTS.get(
+                    kind, f"a text of {bool(self.meaning):d} to {LONGEST_TEXT} characters"
+                )
                 hint = self._hint_of_line(line) or self._hint_of_value(words[place], place, number)
                 name = files.quoted(self.names[place]) if self.names else str(place + 1)
                 raise UserError(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -216,15 +216,6 @@ WRITTEN = re.compile(rb"""(?:^|[\s,;"])(?:-?0[0-9]|\+)""")
 
 
 @dataclass(frozen=True)
-class _Schema:
-    """Where the tables of relations and types are; a type may be a number of vertices."""
-
-    relations: Mapping[Relation, Path]
-    nodes: Mapping[str, Path | int]
-    string_ids: bool = False
-
-
-@dataclass(frozen=True)
 class _Arcs:
     """Arcs of a table: the ids of their sources and of their targets, and their weights.
 
@@ -245,14 +236,17 @@ def read(path: Path, layout: Layout) -> TypedSource:
     without a table are those that occur in arcs, in increasing order of their ids. A UserError if
     a table is missing or damaged, or an arc has a vertex that its type does not have.
     """
-    schema = _given(path, layout) if layout.relation or layout.nodes else _listed(path)
-    if not schema.relations:
+    folder = path
+    if not (layout.relation or layout.nodes):
+        folder, layout = _listed(path, layout)
+    files, nodes = _files(folder, layout)
+    if not files:
         raise UserError(f"{path}: there are no relations", "--relation author,writes,paper=FILE")
-    as_text = layout.string_ids or schema.string_ids
-    relations = {r: _arcs(r, file, layout, as_text) for r, file in schema.relations.items()}
+    as_text = layout.string_ids
+    relations = {r: _arcs(r, file, layout, as_text) for r, file in files.items()}
     in_arcs = (name for one in relations for name in (one.source, one.target))
-    names = list(dict.fromkeys([*schema.nodes, *in_arcs]))
-    tables = {n: _table(n, schema.nodes.get(n), as_text, layout.comments) for n in names}
+    names = list(dict.fromkeys([*nodes, *in_arcs]))
+    tables = {n: _table(n, nodes.get(n), as_text, layout.comments) for n in names}
     if not any(len(arcs.ends[0]) for arcs in relations.values()):
         raise UserError(f"{path}: no relation has an arc")
     ends: dict[str, list[tuple[np.ndarray, Path]]] = {name: [] for name in names}
@@ -298,11 +292,12 @@ def read(path: Path, layout: Layout) -> TypedSource:
     )
 
 
-def _given(path: Path, layout: Layout) -> _Schema:
-    """The tables that the command line names; ``path`` is their folder."""
-    if not path.is_dir():
+def _files(folder: Path, layout: Layout) -> tuple[dict[Relation, Path], dict[str, Path | int]]:
+    """The tables of relations, and those of types, or numbers of vertices, in a folder."""
+    if not folder.is_dir():
         raise UserError(
-            f"{path} is no folder: with --relation and --nodes, SOURCE is the folder of their files"
+            f"{folder} is no folder: with --relation and --nodes, SOURCE is the folder of their "
+            "files"
         )
     relations: dict[Relation, Path] = {}
     for text in layout.relation:
@@ -312,44 +307,40 @@ def _given(path: Path, layout: Layout) -> _Schema:
         relation = parse_relation(named)
         if relation in relations:
             raise UserError(f"--relation {named} is given twice")
-        relations[relation] = path / file
+        relations[relation] = folder / file
     nodes: dict[str, Path | int] = {}
     for text in layout.nodes:
         name, _, value = text.partition("=")
         if not value or name in nodes:
             raise UserError(f"--nodes {text}", "--nodes paper=papers.parquet, once for each type")
-        nodes[name] = int(value) if value.isdecimal() else path / value
-    return _Schema(relations, nodes)
+        nodes[name] = int(value) if value.isdecimal() else folder / value
+    return relations, nodes
 
 
-def _listed(path: Path) -> _Schema:
-    """The tables that a TOML file names, beside it."""
+class _Schema(msgspec.Struct, forbid_unknown_fields=True):
+    """The content of ``graph.toml``."""
+
+    relations: dict[str, str] = {}
+    nodes: dict[str, str | int] = {}
+    string_ids: bool = False
+
+
+def _listed(path: Path, layout: Layout) -> tuple[Path, Layout]:
+    """The folder of a TOML file, and the layout with the tables that it names there."""
     file = path / SCHEMA if path.is_dir() else path
     check_file(file)
     with read_errors(file):
         try:
-            facts = tomllib.loads(file.read_text("utf-8"))
-        except tomllib.TOMLDecodeError as error:
-            raise UserError(f"{file} is no TOML file: {error}") from error
-    string_ids, relations, nodes = (
-        facts.pop(name, nothing)
-        for name, nothing in (("string_ids", False), ("relations", {}), ("nodes", {}))
+            schema = msgspec.toml.decode(file.read_bytes(), type=_Schema)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            hint = "it has the tables [relations] and [nodes], and perhaps string_ids"
+            raise UserError(f"{file} does not list a graph: {error}", hint) from error
+    relation, nodes = (
+        tuple(f"{name}={value}" for name, value in table.items())
+        for table in (schema.relations, schema.nodes)
     )
-    tables = isinstance(relations, dict) and isinstance(nodes, dict)
-    if facts or type(string_ids) is not bool or not tables:
-        strange = quoted(next(iter(facts), "a value"))
-        raise UserError(f"{file}: {strange} is not of the tables [relations] and [nodes]")
-    for text, name in relations.items():
-        if not isinstance(name, str):
-            raise UserError(f"{file}: {quoted(text)} is not the name of a file")
-    for text, value in nodes.items():
-        if type(value) is not int and not isinstance(value, str):
-            raise UserError(f"{file}: {quoted(text)} is neither a file nor a number of vertices")
-    return _Schema(
-        {parse_relation(text): file.parent / name for text, name in relations.items()},
-        {name: file.parent / v if isinstance(v, str) else v for name, v in nodes.items()},
-        string_ids,
-    )
+    as_text = layout.string_ids or schema.string_ids
+    return file.parent, replace(layout, relation=relation, nodes=nodes, string_ids=as_text)
 
 
 def _arcs(relation: Relation, file: Path, given: Layout, as_text: bool) -> _Arcs:

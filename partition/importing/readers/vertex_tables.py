@@ -9,6 +9,7 @@ import itertools
 import os
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,7 @@ from partition.importing.readers.files import (
     saved_csr,
 )
 from partition.importing.readers.numbering import check_ids
-from partition.importing.readers.source import Reading
+from partition.importing.readers.source import ALL
 from partition.records import DEFLATE_RATIO, NUMBERS, TEXTS, map_npy, read_npy, read_npz
 from partition.resident import check_memory
 
@@ -216,7 +217,8 @@ def read_nodes(
         masks = {word for name in MASKS for word in rules.mask_names(name)}
         others = {*rules.CLASSES, *rules.SPLIT, *masks}
         table = _OPENERS[kind](path, _Sought("vertices", others, texts=None, type=type), comments)
-        table.check_header()
+        if kind == "text":
+            table.check_header()
         role = {
             i: rules.vertex_role(table.names[i].lower(), table.numbers[i]) for i in table.data()
         }
@@ -293,7 +295,7 @@ def _read(path: Path, sought: _Sought, comments: str | None, as_written: bool = 
         elif sought.column is not None:
             raise UserError(f"{path} has no columns with names, and so no {sought.column!r}")
         else:
-            array = _read_npy(path, kind)
+            array = _read_npy(path)
     try:
         return Rows(np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array)
     except UnicodeDecodeError as error:
@@ -301,7 +303,7 @@ def _read(path: Path, sought: _Sought, comments: str | None, as_written: bool = 
 
 
 def _kind(path: Path) -> str:
-    """The kind of a file by its first bytes: "npy", "packed npy", "npz", "parquet" or "text"."""
+    """The kind of a file by its first bytes: "npy", "npz", "parquet" or "text"."""
     check_file(path)
     packing = packing_of(path)
     if packing == ZIP and holds_arrays(path):
@@ -309,7 +311,7 @@ def _kind(path: Path) -> str:
     with open_unpacked(path) as file:
         magic = file.read(6)
     if magic == b"\x93NUMPY":
-        return "npy" if packing is None else "packed npy"
+        return "npy"
     if magic.startswith(b"PAR1"):
         if packing is not None:
             raise UserError(f"{path} is a Parquet file {packing}", "unpack it")
@@ -319,18 +321,14 @@ def _kind(path: Path) -> str:
     return "text"
 
 
-def _read_npy(path: Path, kind: str) -> np.ndarray:
+def _read_npy(path: Path) -> np.ndarray:
     """The array of an ``.npy``, mapped, or unpacked into memory; with a row for each vertex."""
     kinds = NUMBERS + TEXTS
-    if kind == "npy":
+    if packing_of(path) is None:
         array = map_npy(path, kinds=kinds)
     else:
-        array = read_npy(
-            lambda: open_unpacked(path, ratio=DEFLATE_RATIO),
-            content_limit(path),
-            str(path),
-            kinds=kinds,
-        )
+        unpacked = partial(open_unpacked, path, ratio=DEFLATE_RATIO)
+        array = read_npy(unpacked, content_limit(path), str(path), kinds=kinds)
     if array.ndim == 0:
         raise UserError(f"{path} holds a single value, not one for each vertex")
     return array
@@ -364,6 +362,8 @@ class _VertexTable:
     Attributes
     ----------
     table : text.Table or parquet.ParquetTable
+    path, names
+        Those of the table; there are no names in a text without a header.
     sought : _Sought
     where : str
         Its first line, for messages.
@@ -372,6 +372,8 @@ class _VertexTable:
         The place of the column with ids.
     numbers, lists : sequence of bool
         Whether each column holds numbers, and whether these are in lists.
+    texts : mapping of int to str
+        Columns that hold something else than numbers in the first row, and what.
     first : sequence of str
         The words of the first line.
     rows : sequence of (int, list of str)
@@ -379,24 +381,17 @@ class _VertexTable:
     """
 
     table: text.Table | parquet.ParquetTable
+    path: Path
+    names: Sequence[str]
     sought: _Sought
     where: str
     width: int
     ids: int | None
     numbers: Sequence[bool]
     lists: Sequence[bool]
+    texts: Mapping[int, str]
     first: Sequence[str]
     rows: Sequence[tuple[int, list[str]]] = ()
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self.table.path
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The names of the columns; none in a text without a header."""
-        return self.table.names
 
     @property
     def comments(self) -> int:
@@ -415,34 +410,22 @@ class _VertexTable:
 
     def check_header(self) -> None:
         """A UserError if the first line of a text does not name the columns of the others."""
-        if isinstance(self.table, parquet.ParquetTable):
-            return
         fits = self.names and self.rows and len(self.rows[0][1]) == self.width
         if not fits or len(set(self.names)) < self.width:
             raise UserError(f"{self.where} is no header of its lines", HEADER)
 
     def check_numbers(self, places: Sequence[int]) -> None:
         """A UserError if a column has a text in the first row, which may be the label."""
-        found = None
-        if isinstance(self.table, parquet.ParquetTable):
-            of_texts = [i for i in places if not self.numbers[i]]
-            at, found = f"{self.path}", [(i, "no numbers") for i in of_texts]
-        elif not self.rows:
+        if isinstance(self.table, text.Table) and not self.rows:
             raise UserError(f"{self.path} holds a header, but no {self.sought.what}")
-        else:
-            number, words = self.rows[0]
-            if not self.names and not any(map(text.is_number, words)):
-                raise UserError(
-                    f"{self.where} is not {self.width} numbers",
-                    "a vertex a line; a column of ids is called 'id' in a header line",
-                )
-            of_texts = [i for i in places if i < len(words) and rules.is_name(words[i])]
-            found = [(i, f"{quoted(words[i])}, not a number") for i in of_texts if self.names]
-            at = f"{self.path}, line {number}"
-        for place, holds in found:
-            name = self.names[place]
+        if not self.names and not any(map(text.is_number, self.rows[0][1])):
             raise UserError(
-                f"{at}: the column {quoted(name)} holds {holds}",
+                f"{self.where} is not {self.width} numbers",
+                "a vertex a line; a column of ids is called 'id' in a header line",
+            )
+        for name, holds in ((self.names[i], self.texts[i]) for i in places if i in self.texts):
+            raise UserError(
+                f"{self.path}: the column {quoted(name)} holds {holds}",
                 f"if it is the label of a vertex, --label-column {name}; a column of ids is called "
                 "'id'",
             )
@@ -465,7 +448,7 @@ class _VertexTable:
         kinds |= dict.fromkeys(itertools.chain(*numbers), pa.float64())
         if isinstance(self.table, parquet.ParquetTable):
             kinds |= dict.fromkeys(ids)  # an id that is missing is no empty text
-        for _, columns in replace(self.table, kinds=kinds).pieces(Reading(whole=True)):
+        for _, columns in replace(self.table, kinds=kinds).pieces(ALL):
             found = dict(zip(kinds, columns, strict=True))
             for place, pieces in of_words.items():
                 pieces.append(found[place])
@@ -484,7 +467,7 @@ class _VertexTable:
             return np.concatenate(pieces)
         words = pa.chunked_array(pieces, pa.string())
         if isinstance(self.table, parquet.ParquetTable):
-            return text_array(words, self.path, as_written=True)
+            return _text_array(words, self.path, as_written=True)
         alone = self.width == 1 and self.sought.texts and self.sought.column is None
         if (
             alone
@@ -492,7 +475,7 @@ class _VertexTable:
             and not _is_heading(self.names[0], words)
         ):
             words = pa.chunked_array([pa.array(self.names), *words.chunks])
-        return text_array(words, self.path, as_written)
+        return _text_array(words, self.path, as_written)
 
 
 def _open_text(path: Path, sought: _Sought, comments: str | None) -> _VertexTable:
@@ -524,12 +507,20 @@ def _open_text(path: Path, sought: _Sought, comments: str | None) -> _VertexTabl
         given = [row[place] for _, row in rows if place < len(row)]
         given = [word for word in given if not rules.is_missing(word)]
         numbers.append(not given or any(map(text.is_number, given)))
+    of_texts = {
+        place: f"{quoted(word)} in line {number}, not a number"
+        for number, row in rows[: bool(header)]
+        for place, word in enumerate(row)
+        if rules.is_name(word)
+    }
     table = replace(table, separator=separator, width=width, header=header, names=tuple(names))
     if sought.what == "targets":
         table = replace(table, missing="write nan where a target is unknown")
     where = f"{path}, line {table.begins}: {quoted(first.strip())}"
     ids, lists = sought.ids(names, path), [False] * width
-    return _VertexTable(table, sought, where, width, ids, numbers, lists, cut(first), rows)
+    return _VertexTable(
+        table, path, names, sought, where, width, ids, numbers, lists, of_texts, cut(first), rows
+    )
 
 
 def _is_lone(apart: list[str], sought: _Sought, path: Path) -> bool:
@@ -544,10 +535,13 @@ def _is_lone(apart: list[str], sought: _Sought, path: Path) -> bool:
 
 def _open_parquet(path: Path, sought: _Sought, comments: str | None) -> _VertexTable:
     table = parquet.open_parquet(path)
-    kinds = [table.kind(place) for place in range(len(table.names))]
+    names, kinds = table.names, [table.kind(place) for place in range(len(table.names))]
     numbers, lists = [not parquet.is_text(k) for k in kinds], list(map(parquet.is_list, kinds))
-    ids = sought.ids(table.names, path)
-    return _VertexTable(table, sought, str(path), len(kinds), ids, numbers, lists, table.names)
+    texts = {place: "no numbers" for place, of_numbers in enumerate(numbers) if not of_numbers}
+    ids, where = sought.ids(names, path), str(path)
+    return _VertexTable(
+        table, path, names, sought, where, len(kinds), ids, numbers, lists, texts, names
+    )
 
 
 _OPENERS = {"text": _open_text, "parquet": _open_parquet}
@@ -689,7 +683,7 @@ def _is_heading(first: str, values: pa.ChunkedArray) -> bool:
     )
 
 
-def text_array(values: pa.ChunkedArray, path: Path, as_written: bool = False) -> np.ndarray:
+def _text_array(values: pa.ChunkedArray, path: Path, as_written: bool = False) -> np.ndarray:
     """Words as int64 where all of them are integers, and as texts otherwise, or ``as_written``."""
     if not len(values):
         raise UserError(f"{path} holds a header, but no values")
