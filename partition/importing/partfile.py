@@ -78,9 +78,8 @@ def _numbers(words: list[bytes]) -> tuple[np.ndarray, int | None]:
     """Words as (m,) int64; or the place of one that is no such number."""
     with contextlib.suppress(ValueError, OverflowError):
         return np.array(list(map(int, words)), np.int64), None
-    for i, word in enumerate(words):
-        try:
+    wrong = 0
+    with contextlib.suppress(ValueError, OverflowError):
+        for wrong, word in enumerate(words):  # noqa: B007
             np.int64(int(word))
-        except (ValueError, OverflowError):
-            break
-    return np.zeros(len(words), np.int64), i
+    return np.zeros(len(words), np.int64), wrong

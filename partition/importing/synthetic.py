@@ -87,11 +87,11 @@ def sbm(
     position = np.floor(rng.random(nedges) * choices).astype(np.int64)
     position += np.where(inside, begin, np.where(position >= begin, size, 0))
 
-    source = Source(
+    made = Source(
         n, source, member[position], features=rows, labels=labels, symmetric=True, format="sbm",
         masks=_masks(rng, n, train, val),
     )  # fmt: skip
-    return build_graph(source, self_loops="drop")[0]
+    return build_graph(made, self_loops="drop")[0]
 
 
 def _check_shares(intra: float, noise: float, train: float, val: float) -> None:
