@@ -25,6 +25,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from partition.errors import UserError, shown
 
@@ -87,12 +90,21 @@ def folder_lock(
     folder that cannot be written to is not taken: nobody changes that folder. ``name`` is the lock
     of this folder, a file name that begins with a dot; ``patience`` the seconds to wait for others.
     """
-    held = _wait(Path(path), purpose, exclusive, name, patience)
+    lock = Path(path) / name
+    holder = Holder(purpose, exclusive)
+    record = lock / f"{holder.host}-{holder.space}-{holder.pid}-{secrets.token_hex(4)}"
+    file = _wait(lock, holder, record, time.monotonic() + patience)
     try:
         yield
     finally:
-        if held is not None:
-            _release(held)
+        if file is not None:
+            with contextlib.suppress(OSError):
+                record.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                # Who is the last to leave takes the lock's folder away.
+                if _flock(file, fcntl.LOCK_EX) and _is_there(lock, file):
+                    shutil.rmtree(lock, ignore_errors=True)
+            os.close(file)
 
 
 def holders(path: str | os.PathLike[str], name: str = LOCK) -> list[Holder]:
@@ -156,45 +168,32 @@ def process_space() -> str:
         return "0"
 
 
-@dataclass(frozen=True)
-class _Held:
-    """A lock that is held: its folder, the open file and the record of its holder."""
+def _wait(lock: Path, holder: Holder, record: Path, end: float) -> int | None:
+    """Take the lock as soon as it is free, until a time of the clock: its open file.
 
-    lock: Path
-    file: int
-    record: Path
-
-
-def _wait(path: Path, purpose: str, exclusive: bool, name: str, patience: float) -> _Held | None:
-    """Take the lock as soon as it is free; None for a shared one where nothing can be written."""
-    lock = path / name
-    holder = Holder(purpose, exclusive)
-    record = lock / f"{holder.host}-{holder.space}-{holder.pid}-{secrets.token_hex(4)}"
-    end = time.monotonic() + patience
+    None for a shared one where nothing can be written.
+    """
     while True:
+        taken, file = False, -1
         try:
             file = _open(lock)
+            taken = _take(lock, file, holder, record)
         except FileNotFoundError as error:
-            if not path.is_dir():
-                raise UserError(f"there is no folder {path}") from error
             # Otherwise its holder took the lock's folder away between two system calls of ours.
+            if not lock.parent.is_dir():
+                raise UserError(f"there is no folder {lock.parent}") from error
         except OSError as error:
-            if exclusive or error.errno not in _UNWRITABLE:
-                raise UserError(f"cannot lock {path}: {error.strerror or error}") from error
-            return None
-        else:
-            taken = False
-            try:
-                taken = _take(lock, file, holder, record)
-            except OSError as error:
-                raise UserError(f"cannot lock {path}: {error.strerror or error}") from error
-            finally:
-                if not taken:
-                    os.close(file)
-            if taken:
-                return _Held(lock, file, record)
+            if file < 0 and not holder.exclusive and error.errno in _UNWRITABLE:
+                return None
+            what = f"cannot lock {lock.parent}: {error.strerror or error}"
+            raise UserError(what) from error
+        finally:
+            if file >= 0 and not taken:
+                os.close(file)
+        if taken:
+            return file
         if time.monotonic() > end:
-            raise _in_use(path, lock, exclusive)
+            raise _in_use(lock, holder.exclusive)
         time.sleep(0.02)
 
 
@@ -243,16 +242,6 @@ def _take(lock: Path, file: int, holder: Holder, record: Path) -> bool:
     return True
 
 
-def _release(held: _Held) -> None:
-    with contextlib.suppress(OSError):
-        held.record.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        # Who is the last to leave takes the lock's folder away.
-        if _flock(held.file, fcntl.LOCK_EX) and _is_there(held.lock, held.file):
-            shutil.rmtree(held.lock, ignore_errors=True)
-    os.close(held.file)
-
-
 def _flock(file: int, kind: int) -> bool | None:
     """Whether the file was locked; None if there are no locks on its file system."""
     try:
@@ -279,21 +268,13 @@ def _records(lock: Path) -> list[tuple[Path, Holder]]:
     found = []
     with contextlib.suppress(OSError):
         for path in lock.iterdir():
-            if path.name == "lock":
-                continue
-            with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
+            with contextlib.suppress(OSError, ValueError, RecursionError):
                 file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-                try:
-                    facts = json.loads(os.read(file, _RECORD_BYTES))
-                finally:
-                    os.close(file)
-                if all(type(facts.get(name)) is _KINDS.get(name, str) for name in _NAMES):
-                    found.append((path, Holder(**facts)))
+                with os.fdopen(file, "rb") as stream:
+                    facts = msgspec.json.decode(stream.read(_RECORD_BYTES), type=dict[str, Any])
+                if facts.keys() == Holder.__dataclass_fields__.keys():
+                    found.append((path, msgspec.convert(facts, Holder)))
     return sorted(found, key=lambda pair: pair[1].since)
-
-
-_NAMES = tuple(Holder.__dataclass_fields__)
-_KINDS: dict[str, type] = {"pid": int, "exclusive": bool, "since": float, "restarts": int}
 
 
 def _conflicting(lock: Path, exclusive: bool, own: Path | None = None) -> list[tuple[Path, Holder]]:
@@ -304,15 +285,13 @@ def _conflicting(lock: Path, exclusive: bool, own: Path | None = None) -> list[t
     ]
 
 
-def _in_use(path: Path, lock: Path, exclusive: bool) -> UserError:
-    others = _conflicting(lock, exclusive)
+def _in_use(lock: Path, exclusive: bool) -> UserError:
     hint = "wait until it ends, or choose another name"
-    if not others:
-        return UserError(f"{path} is in use by another process", hint)
-    record, holder = others[0]
-    if holder.host != socket.gethostname():
-        hint += f"; if that process has ended, delete {record}"
-    return UserError(f"{path} is in use: {holder}", hint)
+    for record, holder in _conflicting(lock, exclusive):
+        if holder.host != socket.gethostname():
+            hint += f"; if that process has ended, delete {record}"
+        return UserError(f"{lock.parent} is in use: {holder}", hint)
+    return UserError(f"{lock.parent} is in use by another process", hint)
 
 
 def _restarts() -> int:

@@ -94,14 +94,10 @@ def symmetrised(
     leaving, entering = np.asarray(graph.indptr), arrivals(graph)
     for first, last in chunks(leaving + entering, at_once):
         here = slice(first, last)
-        along = _pattern(
-            leaving[first : last + 1] - leaving[first],
-            graph.indices[leaving[first] : leaving[last]],
-            graph.n,
-        )
-        against = _pattern(
-            entering[first : last + 1] - entering[first], sources(graph, first, last), graph.n
-        )
+        targets = graph.indices[leaving[first] : leaving[last]]
+        along = _pattern(leaving[first : last + 1] - leaving[first], targets, graph.n)
+        begins = entering[first : last + 1] - entering[first]
+        against = _pattern(begins, sources(graph, first, last), graph.n)
         if left_out is not None:
             large, direction = left_out
             # An arc is an entry in the column of its source, or of its target.
@@ -279,14 +275,10 @@ def normalised(
     if normalize == "none":
         return weights
     if normalize == "row":
-        return _divided(weights, row_degree)
+        return np.divide(weights, row_degree, out=np.zeros(len(weights)), where=row_degree != 0)
     if (row_degree < 0).any() or (column_degree < 0).any():
-        raise UserError(
-            "graph.normalize = 'sym' needs row sums of the weights that are not negative",
-            "use graph.normalize = 'row' or 'none' for graphs with negative weights",
-        )
-    return _divided(weights, np.sqrt(row_degree) * np.sqrt(column_degree))
-
-
-def _divided(weights: np.ndarray, degrees: np.ndarray) -> np.ndarray:
+        what = "graph.normalize = 'sym' needs row sums of the weights that are not negative"
+        hint = "use graph.normalize = 'row' or 'none' for graphs with negative weights"
+        raise UserError(what, hint)
+    degrees = np.sqrt(row_degree) * np.sqrt(column_degree)
     return np.divide(weights, degrees, out=np.zeros(len(weights)), where=degrees != 0)

@@ -14,22 +14,11 @@ from typing import IO, Any, Generic, TypeVar
 import msgspec
 import numpy as np
 
+from partition import records
 from partition.errors import UserError, system_errors, unknown_name
 from partition.graph.graph import AGAIN
 from partition.graph.relations import STORED_NAME
 from partition.locks import folder_inside, folder_lock
-from partition.records import (
-    NUMBERS,
-    TEXTS,
-    atomic_file,
-    atomic_folder,
-    map_npy,
-    open_regular,
-    printable,
-    sweep,
-    temporary_name,
-    to_json,
-)  # fmt: skip
 from partition.resident import forget_pages
 
 REPLACING = "gcn-partition import --force"  # the purpose of the lock on a folder that is replaced
@@ -68,7 +57,7 @@ def save_arrays(folder: Path, arrays: Mapping[str, np.ndarray], target: Path | N
     for name, array in arrays.items():
         file = folder / f"{name}.npy"
         file.parent.mkdir(exist_ok=True)
-        with atomic_file(file) as out:
+        with records.atomic_file(file) as out:
             np.save(out, array, allow_pickle=False)
         forget_pages(array)
 
@@ -82,7 +71,7 @@ def map_array(file: Path, kinds: str, *shapes: tuple[int, ...], again: str = AGA
     if not file.exists():
         raise UserError(f"{file} is missing", again)
     try:
-        array = map_npy(file, kinds=NUMBERS + TEXTS)
+        array = records.map_npy(file, kinds=records.NUMBERS + records.TEXTS)
     except UserError as error:
         raise UserError(f"{file} is damaged or truncated: {error.message}", again) from None
     if array.shape not in shapes or array.dtype.kind not in kinds:
@@ -97,7 +86,7 @@ def read_json(file: Path) -> dict[str, Any]:
     A UserError if it cannot be read, is too long, or holds something else.
     """
     try:
-        with open_regular(file) as stream:
+        with records.open_regular(file) as stream:
             size = os.fstat(stream.fileno()).st_size
             if size > MAX_JSON:
                 raise UserError(f"{file} is damaged: it is longer than {MAX_JSON >> 20} MiB")
@@ -106,12 +95,12 @@ def read_json(file: Path) -> dict[str, Any]:
         raise UserError(f"cannot read {file}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise UserError(f"{file} is damaged: {error}") from error
-    return dict(printable(facts))
+    return dict(records.printable(facts))
 
 
 def dump_json(stream: IO[str], facts: Mapping[str, object]) -> None:
     """The form that JSON files of a graph folder have."""
-    json.dump(facts, stream, indent=1, default=to_json)
+    json.dump(facts, stream, indent=1, default=records.to_json)
     stream.write("\n")
 
 
@@ -187,7 +176,7 @@ class Sets(Generic[T]):
             raise unknown_name(f"set of {self.kind} of {path}", name, self.names(path))
         folder = self.folder(path, name)
         with self._alone(Path(path), "gcn-partition remove"):
-            aside = temporary_name(folder)
+            aside = records.temporary_name(folder)
             with system_errors(f"cannot remove {folder}"):
                 os.rename(folder, aside)
             shutil.rmtree(aside, ignore_errors=True)
@@ -208,7 +197,7 @@ class Sets(Generic[T]):
 
     def describe(self, folder: Path, facts: T) -> None:
         """Write the description of a set into the folder of :meth:`writing`."""
-        with atomic_file(folder / f"{self.kind}.json", "w") as file:
+        with records.atomic_file(folder / f"{self.kind}.json", "w") as file:
             dump_json(file, vars(facts))
 
     @contextlib.contextmanager
@@ -219,7 +208,7 @@ class Sets(Generic[T]):
             if folder.exists() and not force:
                 hint = "give --name or --force, or remove them first"
                 raise UserError(f"{path} has {self.kind} {name!r} already", hint)
-            with atomic_folder(folder, overwrite=force) as temporary:
+            with records.atomic_folder(folder, overwrite=force) as temporary:
                 yield temporary
 
     @contextlib.contextmanager
@@ -230,7 +219,7 @@ class Sets(Generic[T]):
             with system_errors(f"cannot write {folder}"):
                 folder.mkdir(exist_ok=True)
             with folder_lock(folder, purpose, name=".write.lock", patience=WAIT):
-                sweep(folder)
+                records.sweep(folder)
                 yield
 
 

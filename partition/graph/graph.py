@@ -196,10 +196,8 @@ class Graph:
     def adjacency(self) -> scipy.sparse.csr_array:
         """A as a SciPy matrix of float64 that shares the index arrays."""
         data = np.ones(self.nnz) if self.weights is None else np.asarray(self.weights)
-        shape = (self.n, self.n)
-        return scipy.sparse.csr_array(
-            (data, np.asarray(self.indices), np.asarray(self.indptr)), shape=shape
-        )
+        arrays = data, np.asarray(self.indices), np.asarray(self.indptr)
+        return scipy.sparse.csr_array(arrays, shape=(self.n, self.n))
 
 
 def check_direction(direction: str) -> str:
@@ -269,22 +267,14 @@ def check_arcs(graph: Graph, first: int, last: int) -> None:
             raise UserError("weights.npy has a weight that is not finite", AGAIN)
 
 
-def check_labels(graph: Graph, classes: int) -> None:
-    """A UserError if a label is outside −1..classes−1."""
-    if graph.labels is None:
-        return
+def check_targets(graph: Graph, classes: int) -> None:
+    """A UserError if a label is outside −1..classes−1, or a target is infinite."""
     for start in range(0, graph.n, _STEP):
-        labels = graph.labels[start : start + _STEP]
-        if labels.min() < UNLABELLED or labels.max() >= classes:
+        some = slice(start, start + _STEP)
+        labels = np.zeros(1) if graph.labels is None else graph.labels[some]
+        if graph.labels is not None and (labels.min() < UNLABELLED or labels.max() >= classes):
             raise UserError(f"labels.npy has a label outside -1..{classes - 1}", AGAIN)
-
-
-def check_targets(graph: Graph) -> None:
-    """A UserError if a target is infinite."""
-    if graph.targets is None:
-        return
-    for start in range(0, graph.n, _STEP):
-        if np.isinf(graph.targets[start : start + _STEP]).any():
+        if graph.targets is not None and np.isinf(graph.targets[some]).any():
             raise UserError("targets.npy has a target that is infinite", AGAIN)
 
 
@@ -331,10 +321,8 @@ def symmetry(graph: Graph) -> tuple[bool, bool]:
         begin, end = int(graph.indptr[first]), int(graph.indptr[last])
         target = np.asarray(graph.indices[begin:end])
         starts = (graph.indptr[first : last + 1] - begin).astype(target.dtype)
-        shape = (last - first, graph.n)
-        block = scipy.sparse.csr_array(
-            (np.arange(end - begin), target, starts), shape=shape
-        ).tocsc()
+        arrays, shape = (np.arange(end - begin), target, starts), (last - first, graph.n)
+        block = scipy.sparse.csr_array(arrays, shape=shape).tocsc()
         counts = np.diff(block.indptr)
         if (place + counts > ends).any():
             return False, False
@@ -383,10 +371,9 @@ def row_sizes(graph: Graph, direction: str = "in") -> np.ndarray:
 def of_split(graph: Graph, split: int) -> Graph:
     """The graph with the masks of one split, by its number from 0, (n,) bool each."""
     if not 0 <= split < graph.splits:
-        raise UserError(
-            f"there is no split {split}: the masks have {graph.splits}",
-            f"the splits are 0 to {graph.splits - 1}" if graph.splits > 1 else "leave --split out",
-        )
+        several = f"the splits are 0 to {graph.splits - 1}"
+        hint = several if graph.splits > 1 else "leave --split out"
+        raise UserError(f"there is no split {split}: the masks have {graph.splits}", hint)
     masks = {name: mask if mask.ndim == 1 else mask[:, split] for name, mask in graph.masks.items()}
     return replace(graph, masks=masks)
 
@@ -441,12 +428,12 @@ class Examples:
 
 def examples_of(graph: Graph, on: str) -> Examples:
     """The vertices of a graph, or its arcs; ``on`` is ``VERTICES`` or ``ARCS``."""
-    if on == VERTICES:
-        of_vertices = graph.labels, graph.targets, graph.masks, graph.ids, graph.class_names
-        return Examples(graph.n, *of_vertices)
-    data = graph.arc_data
-    classes, numbers = (data.labels, None) if not data.targets else (None, data.labels)
-    return Examples(graph.nnz, classes, numbers, data.masks, data.ids, data.class_names)
+    of: Graph | ArcData = graph if on == VERTICES else graph.arc_data
+    labels = graph.labels, graph.targets
+    if isinstance(of, ArcData):
+        labels = (None, of.labels) if of.targets else (of.labels, None)
+    n = graph.n if on == VERTICES else graph.nnz
+    return Examples(n, *labels, of.masks, of.ids, of.class_names)
 
 
 def known_rows(graph: Graph | Examples) -> np.ndarray | None:

@@ -240,8 +240,7 @@ def metrics_of(
 
 def row_entries(graph: Graph, parts: np.ndarray, k: int, direction: str) -> np.ndarray:
     """Entries of M in the rows of each part, (k,) int64: float64 weights are exact below 2^53."""
-    found = np.bincount(parts, weights=row_sizes(graph, direction), minlength=k)
-    return found.astype(np.int64)
+    return np.bincount(parts, row_sizes(graph, direction), k).astype(np.int64)
 
 
 def exchange_matrix(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> sp.csr_array:
@@ -290,9 +289,8 @@ def node_traffic(exchange: sp.csr_array, ranks_per_node: int) -> NodeTraffic:
     sender, receiver = pairs.coords[0] // ranks_per_node, pairs.coords[1] // ranks_per_node
     inside = sender == receiver
     rows = np.zeros((3, nodes), dtype=np.int64)
-    np.add.at(rows[0], sender[~inside], pairs.data[~inside])
-    np.add.at(rows[1], receiver[~inside], pairs.data[~inside])
-    np.add.at(rows[2], sender[inside], pairs.data[inside])
+    for at, ends, some in ((0, sender, ~inside), (1, receiver, ~inside), (2, sender, inside)):
+        np.add.at(rows[at], ends[some], pairs.data[some])
     send, recv, within = rows.tolist()
     messages = np.bincount(sender[~inside], minlength=nodes).tolist()
     return NodeTraffic(ranks_per_node, send, recv, within, messages)
@@ -502,21 +500,15 @@ class Drawn:
 
 
 def draw_batch(
-    sampler: Sampler,
-    side: Side,
-    epoch: int,
-    batch: int,
-    seeds: np.ndarray | None = None,
+    sampler: Sampler, side: Side, epoch: int, batch: int, seeds: np.ndarray | None = None
 ) -> Drawn:
     """Draw a mini-batch, of the :func:`partition.graph.sampling.sides` of a graph for its sampler.
 
     The sampler draws its seeds among ``seeds``, increasing vertices; without them, among all.
     """
     first = sampler.members(epoch, batch)
-    if seeds is None:
-        return Drawn(first, sampler.patterns(side, epoch, batch))
-    # Only samplers of seeds take them.
-    return Drawn(seeds[first], sampler.patterns(side, epoch, batch, seeds))  # type: ignore[call-arg]
+    patterns = sampler.patterns(side, epoch, batch, seeds)
+    return Drawn(first if seeds is None else seeds[first], patterns)
 
 
 def pairs_of(pattern: Pattern, parts: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -543,22 +535,17 @@ def measure_batch(
     with the diagonal of each row that it computes, or its arcs, where they have relations.
     """
     found = []
-    for number, (pattern, computed) in enumerate(
-        zip(drawn.patterns, drawn.computed, strict=True), 1
-    ):
-        more = np.zeros(0, np.int64)
-        sent = pattern
-        if kept is not None and number == len(drawn.patterns):
+    for pattern, computed in zip(drawn.patterns, drawn.computed, strict=True):
+        sent, more = pattern, np.zeros(0, np.int64)
+        if kept is not None and pattern is drawn.patterns[-1]:
             sent, more = _without(pattern, computed, parts, k, kept)
         owners = parts[sent.columns]
         exchange = pattern_exchange(sent.indptr, sent.rows, owners, parts, k)
         column = np.repeat(pattern.columns, np.diff(pattern.indptr))
+        worked = pattern.rows
         if pattern.groups is None:
-            beside = parts[pattern.rows[pattern.rows != column]]
-            worked = np.concatenate((beside, parts[computed]))
-        else:
-            worked = parts[pattern.rows]
-        nnz = np.bincount(worked, minlength=k)
+            worked = np.concatenate((worked[worked != column], computed))
+        nnz = np.bincount(parts[worked], minlength=k)
         found.append(metrics_of(exchange, direction, np.concatenate((owners, more)), nnz))
     return found
 
@@ -622,8 +609,6 @@ def kept_pairs(batches: Sequence[Drawn], parts: np.ndarray, k: int, rows: int) -
         return_counts=True,
     )
     vertices, part = np.divmod(pairs, k)
-    kept = []
-    for number in range(k):
-        mine = np.flatnonzero(part == number)
-        kept.append(pairs[mine[most_used(uses[mine], vertices[mine], rows)]])
-    return np.sort(np.concatenate(kept))
+    every = [np.flatnonzero(part == number) for number in range(k)]
+    kept = [mine[most_used(uses[mine], vertices[mine], rows)] for mine in every]
+    return np.sort(pairs[np.concatenate(kept)])

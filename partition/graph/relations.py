@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 
-from partition.errors import UserError, unknown_name
+from partition.errors import UserError, check_name, require, unknown_name
 
 MAX_RELATIONS = 1 << 16
 STORED_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=-]{0,199}")  # of things in a graph folder
@@ -59,15 +58,9 @@ class VertexTypes:
         """How many vertices each type has."""
         return {name: len(self.range(name)) for name in self.names}
 
-    @cached_property
-    def _places(self) -> Mapping[str, int]:
-        return {name: place for place, name in enumerate(self.names)}
-
     def range(self, name: str) -> range:
         """The vertices of a type; a UserError if there is no such type."""
-        if name not in self._places:
-            raise unknown_name("vertex type", name, self.names)
-        place = self._places[name]
+        place = self.names.index(check_name("vertex type", name, self.names))
         return range(self.offsets[place], self.offsets[place + 1])
 
     def of(self, vertices: np.ndarray) -> np.ndarray:
@@ -127,9 +120,7 @@ class Schema:
 
     def number_of(self, name: str) -> int:
         """The number of a type; a UserError if there is no such type."""
-        if name not in self.types:
-            raise unknown_name("vertex type", name, self.types)
-        return self.types.index(name)
+        return self.types.index(check_name("vertex type", name, self.types))
 
     @property
     def into(self) -> tuple[tuple[int, ...], ...]:
@@ -146,10 +137,8 @@ NO_SCHEMA = Schema()
 def needs_relations(schema: Schema) -> Schema:
     """The same; a UserError if it has no relations."""
     if not len(schema):
-        raise UserError(
-            "this network tells relations of arcs apart, and the graph has none",
-            "gcn-partition import FILE G.graph --columns source,relation,target",
-        )
+        hint = "gcn-partition import FILE G.graph --columns source,relation,target"
+        raise UserError("this network tells relations of arcs apart, and the graph has none", hint)
     return schema
 
 
@@ -157,26 +146,20 @@ def parse_relation(text: str) -> Relation:
     """The relation "author,writes,paper"; a UserError if there are not three words."""
     words = [word.strip() for word in text.split(",")]
     if len(words) != 3 or not all(words):
-        raise UserError(
-            f"{text!r} is no relation", "SOURCE,NAME,TARGET, such as author,writes,paper"
-        )
+        hint = "SOURCE,NAME,TARGET, such as author,writes,paper"
+        raise UserError(f"{text!r} is no relation", hint)
     return Relation(*words)
 
 
 def relation_dtype(count: int) -> np.dtype:
     """The dtype of numbers of so many relations; a UserError if they are too many."""
-    if count > MAX_RELATIONS:
-        raise UserError(
-            f"{count:,} relations are more than the {MAX_RELATIONS:,} that there may be"
-        )
+    many = f"{count:,} relations are more than the {MAX_RELATIONS:,} that there may be"
+    require(count <= MAX_RELATIONS, many)
     return np.dtype(np.uint8 if count <= 256 else np.uint16)
 
 
 def schema_fault(
-    n: int,
-    types: Mapping[str, int],
-    relations: Sequence[Relation],
-    features: Mapping[str, int],
+    n: int, types: Mapping[str, int], relations: Sequence[Relation], features: Mapping[str, int]
 ) -> str | None:
     """A contradiction in the schema of a graph of n vertices; None if there is none."""
     if not types:
@@ -258,8 +241,6 @@ def place_of(text: str, known: Sequence[Relation], where: str) -> int:
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise UserError(
-            f"{where}: {len(fitting)} relations are called {text!r}",
-            f"write it as {known[fitting[0]]}",
-        )
+        several = f"{where}: {len(fitting)} relations are called {text!r}"
+        raise UserError(several, f"write it as {known[fitting[0]]}")
     raise unknown_name(f"relation of {where}", text, [one.name for one in known])

@@ -13,11 +13,11 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from partition.errors import UserError
+from partition.errors import UserError, require
 from partition.graph.aggregation import columns
 from partition.graph.graph import REVERSED, Graph
 from partition.graph.graph import arcs as arcs_of
@@ -209,8 +209,13 @@ class Sampler(ABC):
         return None
 
     @abstractmethod
-    def patterns(self, side: Side, epoch: int, batch: int) -> list[Pattern]:
-        """The exchanges of a mini-batch, one for each pattern that its layers have."""
+    def patterns(
+        self, side: Side, epoch: int, batch: int, seeds: np.ndarray | None = None
+    ) -> list[Pattern]:
+        """The exchanges of a mini-batch, one for each pattern that its layers have.
+
+        Samplers of seeds number ``seeds``, increasing vertices; without them, all vertices.
+        """
 
 
 @dataclass(frozen=True)
@@ -234,7 +239,9 @@ class VertexSampler(Sampler):
         factor = (self.n - 1) / max(1, self.count(batch) - 1)
         return np.where(self._drawn(row) == self._drawn(column), 1.0, factor)
 
-    def patterns(self, side: Side, epoch: int, batch: int) -> list[Pattern]:
+    def patterns(
+        self, side: Side, epoch: int, batch: int, seeds: np.ndarray | None = None
+    ) -> list[Pattern]:
         """The exchange of every layer of a mini-batch: one pattern, since all layers share it."""
         chosen = self.members(epoch, batch)
         place, counts = segments(side.indptr, chosen)
@@ -297,21 +304,17 @@ def make_sampler(
     A UserError if the name is unknown, the batch is not in 1..n, or the fan-outs are malformed, or
     given to a sampler without.
     """
-    kind = SAMPLERS.get(name)
+    kind, more = SAMPLERS.get(name), {}
     if kind is ClusterSampler:
         if clusters is None:
             raise UserError("the sampler 'cluster' needs a partition into clusters")
-        n = int(clusters.max(initial=0)) + 1
+        n, more = int(clusters.max(initial=0)) + 1, {"clusters": clusters}
     size = batch_size(batch, n)
-    if not 0 <= seed < 2**64:
-        raise UserError(f"seed {seed} is outside 0..2^64-1")
+    require(0 <= seed < 2**64, f"seed {seed} is outside 0..2^64-1")
     counts = parse_fanouts(fanouts)
     if counts and not kind.fanouts:
         raise UserError(f"the sampler {name!r} has no fan-outs, {fanouts!r} was given")
-    if kind is ClusterSampler:
-        assert clusters is not None
-        return ClusterSampler(n, size, seed, clusters=clusters)
-    return kind(n, size, seed, counts or kind.fanouts)
+    return kind(n, size, seed, counts or kind.fanouts, **more)
 
 
 def sides(graph: Graph, direction: str, side: str, relations: bool = False) -> Side:
@@ -321,12 +324,10 @@ def sides(graph: Graph, direction: str, side: str, relations: bool = False) -> S
     """
     # A row of M is a column of M for the reversed graph.
     by_columns = direction if side == "columns" else REVERSED[direction]
-    if not relations:
+    if not relations or graph.arc_type is None:
         return Side(*columns(graph, by_columns))
-    relation: Any = graph.arc_type
-    ends = arcs_of(graph), np.asarray(graph.indices)
+    ends, relation = (arcs_of(graph), np.asarray(graph.indices)), np.asarray(graph.arc_type)
     first, other = ends if by_columns == "in" else ends[::-1]
-    relation = np.asarray(relation)
     order = np.lexsort((other, relation, first))
     return Side(pointers(np.bincount(first, minlength=graph.n)), other[order], relation[order])
 
@@ -342,10 +343,8 @@ def batch_size(text: int | str, n: int) -> int:
     else:
         raise UserError(f"batch {given!r} is neither a number of vertices nor a share such as 6%")
     if not 1 <= size <= n:
-        raise UserError(
-            f"a batch of {size} vertices ({given}): it is drawn from {n}",
-            f"from 1 to {n}, or a share such as 6%",
-        )
+        what = f"a batch of {size} vertices ({given}): it is drawn from {n}"
+        raise UserError(what, f"from 1 to {n}, or a share such as 6%")
     return size
 
 
@@ -360,10 +359,8 @@ def parse_fanouts(text: str | Sequence[int], none: bool = False) -> tuple[int, .
     except ValueError:
         counts = (-2,)
     if any(not -1 <= count < 2**31 or (count == 0 and not none) for count in counts):
-        raise UserError(
-            f"fan-outs {text!r}: they are numbers of neighbours, layer by layer",
-            "such as 10,5; -1 takes all neighbours",
-        )
+        what = f"fan-outs {text!r}: they are numbers of neighbours, layer by layer"
+        raise UserError(what, "such as 10,5; -1 takes all neighbours")
     return counts
 
 
@@ -424,10 +421,9 @@ class NeighborSampler(Sampler):
         self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
     ) -> np.ndarray:
         """Which of the entries (of a row together, in any order) a layer keeps: bool."""
-        fanout = self.fanouts[hop]
+        fanout, kept = self.fanouts[hop], np.ones(len(row), bool)
         if fanout < 0:
-            return np.ones(len(row), bool)
-        kept = np.ones(len(row), bool)
+            return kept
         proper = np.flatnonzero(row != column)
         sizes = run_lengths(row[proper])
         proper = proper[np.repeat(sizes > fanout, sizes)]
@@ -447,10 +443,9 @@ class NeighborSampler(Sampler):
 
         Where f of d entries of a row are kept, it is d / f: the expectation is that of all.
         """
-        proper = np.flatnonzero(row != column)
-        factors = np.ones(len(row))  # 1 / the probability that an entry is kept
-        fanout = self.fanouts[hop]
+        fanout, factors = self.fanouts[hop], np.ones(len(row))  # 1 / the probability to be kept
         if fanout >= 0:
+            proper = np.flatnonzero(row != column)
             sizes = run_lengths(row[proper])
             factors[proper] = np.repeat(np.maximum(sizes / fanout, 1.0), sizes)
         kept = self.kept(epoch, batch, hop, row, column)
@@ -500,13 +495,10 @@ class NeighborSampler(Sampler):
             else:
                 kept, _ = self.arcs((epoch, batch, hop), row, side.relation[place], column)
             row, column = row[kept], column[kept]
-            groups = side.groups(row, place[kept])
-            reached = np.union1d(frontier, column)
-            order = np.argsort(column, kind="stable")
-            column = np.searchsorted(reached, column[order])
-            sizes = np.bincount(column, minlength=len(reached))
-            found.append(Pattern(reached, pointers(sizes), row[order], groups))
-            frontier = reached
+            groups, order = side.groups(row, place[kept]), np.argsort(column, kind="stable")
+            frontier = np.union1d(frontier, column)
+            sizes = np.bincount(np.searchsorted(frontier, column), minlength=len(frontier))
+            found.append(Pattern(frontier, pointers(sizes), row[order], groups))
         return found
 
 
@@ -527,8 +519,7 @@ class LaborSampler(NeighborSampler):
         self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
     ) -> np.ndarray:
         """Which entries of M a layer keeps: bool. See :meth:`NeighborSampler.kept`."""
-        fanout = self.fanouts[hop]
-        kept = np.ones(len(row), bool)
+        fanout, kept = self.fanouts[hop], np.ones(len(row), bool)
         if fanout < 0:
             return kept
         proper = np.flatnonzero(row != column)
@@ -587,10 +578,10 @@ def fanouts_of_relations(
         if len(given) == 1:
             given *= len(fanouts)
         if len(given) != len(fanouts):
+            such = f"{relations[0].name}={','.join(map(str, fanouts))}"
             raise UserError(
                 f"{where}: {word!r} gives no {len(fanouts)} numbers of neighbours",
-                "name=numbers, one for each layer or one for all, such as "
-                f"{relations[0].name}={','.join(map(str, fanouts))}",
+                f"name=numbers, one for each layer or one for all, such as {such}",
             )
         found[place_of(name, relations, where)] = given
     return tuple(found.values()) if text else ()

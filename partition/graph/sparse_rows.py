@@ -107,13 +107,9 @@ class SparseRows:
 
     def files(self) -> dict[str, np.ndarray]:
         """The arrays that a graph folder keeps, of all columns, by the names of their files."""
-        first, last = int(self.indptr[0]), int(self.indptr[-1])
+        some = slice(int(self.indptr[0]), int(self.indptr[-1]))
         indptr = np.asarray(self.indptr)
-        arrays = (
-            indptr - first if first else indptr,
-            self.indices[first:last],
-            self.data[first:last],
-        )
+        arrays = indptr - some.start if some.start else indptr, self.indices[some], self.data[some]
         return dict(zip(FILES, arrays, strict=True))
 
     def picked(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -139,20 +135,16 @@ def kept_form(
     ``form`` is one of ``FORMS``. "auto": sparse features stay so, and dense ones become so where
     that is worth it.
     """
-    if features is None or form == "dense":
-        return None if features is None else np.asarray(features)
-    if isinstance(features, SparseRows):
-        return features
-    if form == "sparse":
-        return from_dense(features) if features[:].any() else features
-    if features.nbytes < LEAST_BYTES:
+    if form == "dense" and features is not None:
+        return np.asarray(features)
+    worth = features is not None and (form == "sparse" or features.nbytes >= LEAST_BYTES)
+    if features is None or isinstance(features, SparseRows) or not worth:
         return features
     step = max(1, AT_ONCE // features.shape[1])
     pieces = range(0, len(features), step)
     entries = sum(int(np.count_nonzero(features[start : start + step])) for start in pieces)
-    if not 0 < entries <= MOST_FILLED * features.size:
-        return features
-    return from_dense(features)
+    most = features.size * (1 if form == "sparse" else MOST_FILLED)
+    return from_dense(features) if 0 < entries <= most else features
 
 
 def from_dense(features: np.ndarray) -> SparseRows:

@@ -31,7 +31,7 @@ import numpy as np
 from partition.errors import UserError, check_name, system_errors, unknown_name
 from partition.graph import content, folders
 from partition.graph.folders import REPLACING, WAIT, check_stored_name, check_target
-from partition.graph.graph import DIRECTIONS, Graph, check_arcs, check_labels, check_targets, merged
+from partition.graph.graph import DIRECTIONS, Graph, check_arcs, check_targets, merged
 from partition.graph.links import PairSet, has_pairs, keep_pairs
 from partition.graph.manifest import (
     Direction,
@@ -205,8 +205,7 @@ def open_graph(path: str | os.PathLike[str], *, check: bool = True) -> StoredGra
         try:
             check_arcs(graph, 0, graph.n)
             check_ends(graph)
-            check_labels(graph, manifest.classes)
-            check_targets(graph)
+            check_targets(graph, manifest.classes)
         except UserError as error:
             raise UserError(f"{path} is damaged: {error.message}", error.hint) from None
         if manifest.sums:

@@ -83,13 +83,9 @@ def recognised(keys: np.ndarray, kinds: np.ndarray, n: int) -> dict[Twin, float]
     totals = np.bincount(of_sample, minlength=count)
     straight = _met(keys, kinds, keys[sample], count)
     turned = _met(keys, kinds, keys[sample] % n * n + keys[sample] // n, count)
-    found = dict[Twin, float]()
+    found, all_met = dict[Twin, float](), distinct(np.concatenate([straight, turned]))
     # Whether the edges are those of another relation, these turned round, or some of each.
-    for ways, met in (
-        ((False,), straight),
-        ((True,), turned),
-        ((False, True), distinct(np.concatenate([straight, turned]))),
-    ):
+    for ways, met in (((False,), straight), ((True,), turned), ((False, True), all_met)):
         edge, relation = np.divmod(met, count)
         both, sizes = np.unique(relation * count + of_sample[edge], return_counts=True)
         for pair, size in zip(both.tolist(), sizes.tolist(), strict=True):
@@ -126,16 +122,12 @@ def descriptions(
     names = names_of(relations) or ("the graph",)
     lines = []
     for (relation, other, turned), share in twins.items():
-        if relation not in of or share is None:
-            continue
-        what = f"{names[other]} has the edges of {names[relation]}"
-        together = "they are held out together"
-        if relation == other:
-            what = f"{names[relation]} is symmetric"
-            together = "both directions of an edge are held out together"
-        elif turned:
-            what += " turned round"
-        lines.append(f"{what} ({share:.0%}): {together}")
+        if relation in of and share is not None:
+            what = f"{names[relation]} is symmetric", "both directions of an edge"
+            if relation != other:
+                way = " turned round" if turned else ""
+                what = f"{names[other]} has the edges of {names[relation]}{way}", "they"
+            lines.append(f"{what[0]} ({share:.0%}): {what[1]} are held out together")
     return lines
 
 

@@ -55,14 +55,11 @@ class TypedRows:
     """
 
     def __init__(
-        self,
-        types: VertexTypes,
-        features: Mapping[str, np.ndarray],
-        vertices: range | None = None,
+        self, types: VertexTypes, features: Mapping[str, np.ndarray], vertices: range,
         columns: slice = slice(None),
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._types, self._features, self._columns = types, features, columns
-        self._vertices = range(types.offsets[-1]) if vertices is None else vertices
+        self._vertices = vertices
         self._width = sum(x.shape[1] for x in features.values())
         self.dtype, self.ndim = np.dtype(np.float32), 2
         self.shape = len(self._vertices), len(range(self._width)[columns])
@@ -96,20 +93,19 @@ def inputs_of(graph: Graph) -> Any:
     """
     if graph.features is not None or graph.vertex_types is None or not graph.type_features:
         return graph.features
-    return TypedRows(graph.vertex_types, graph.type_features)
+    return TypedRows(graph.vertex_types, graph.type_features, range(graph.n))
 
 
 def check_one_width(path: Path, graph: Graph) -> None:
     """A UserError if a graph has features of types that are not those of all vertices together."""
-    if graph.vertex_types is None or not graph.type_features:
-        return
-    widths = {name: x.shape[1] for name, x in graph.type_features.items()}
-    text = ", ".join(f"{name} {widths.get(name, 'none')}" for name in graph.vertex_types.names)
-    raise UserError(
-        f"{path} has features of its vertex types, of different widths ({text}), and this takes "
-        "rows of one width",
-        "gcn-partition attach --features random:16 gives all vertices some; or TYPE=FILE to each",
-    )
+    if graph.vertex_types is not None and graph.type_features:
+        widths = {name: x.shape[1] for name, x in graph.type_features.items()}
+        text = ", ".join(f"{name} {widths.get(name, 'none')}" for name in graph.vertex_types.names)
+        raise UserError(
+            f"{path} has features of its vertex types, of different widths ({text}), and this "
+            "takes rows of one width",
+            "gcn-partition attach --features random:16 gives all vertices some; or TYPE=FILE each",
+        )
 
 
 def check_ends(graph: Graph) -> None:

@@ -49,8 +49,8 @@ def taken_apart(graph: Graph) -> TypedSource:
         tables.append(RelationArcs(relation, source[some] - first, target[some] - second, weights))
     found: dict[str, dict[str, Any]] = {"ids": {}, "labels": {}, "targets": {}}
     masks: dict[str, dict[str, np.ndarray]] = {}
-    for name in types.names:
-        own = slice(types.range(name).start, types.range(name).stop)
+    for name, start, stop in zip(types.names, types.offsets[:-1], types.offsets[1:], strict=True):
+        own = slice(start, stop)
         if graph.ids is not None:
             ids = np.asarray(graph.ids[own])
             found["ids"][name] = _own_ids(ids, name) if len(types.names) > 1 else ids
@@ -96,7 +96,7 @@ def export_tables(
     """
     folder = Path(folder)
     if folder.exists() and not (overwrite and (folder / SCHEMA).is_file()):
-        hint = "give another name" if overwrite else "give another name, or --force"
+        hint = "give another name" + ("" if overwrite else ", or --force")
         raise UserError(f"{folder} is there already", hint)
     source = taken_apart(stored.graph)
     files = _names_of_files(source)
@@ -107,16 +107,17 @@ def export_tables(
         for one in source.arcs:
             _write_arcs(temporary / files[one.relation], one, source.ids)
         for name, count in source.counts.items():
-            columns = _columns(name, source, stored.graph.class_names)
-            nodes[name] = count
+            columns, nodes[name] = _columns(name, source, stored.graph.class_names), count
             if columns:
                 nodes[name] = f"{name}.parquet"
                 parquet.write_table(pa.table(columns), temporary / f"{name}.parquet")
         lines = ["string_ids = true"] if string_ids else []
-        lines += ["[relations]"]
-        lines += [f"{_quoted(str(one))} = {_quoted(file)}" for one, file in files.items()]
-        lines += ["[nodes]"]
-        lines += [f"{_quoted(name)} = {_quoted(value)}" for name, value in nodes.items()]
+        relations = {str(one): file for one, file in files.items()}
+        tables: dict[str, Mapping[str, object]] = {"relations": relations, "nodes": nodes}
+        for section, table in tables.items():
+            # Texts and numbers of TOML are those of JSON.
+            told = [[json.dumps(x, ensure_ascii=False) for x in pair] for pair in table.items()]
+            lines += [f"[{section}]", *(" = ".join(pair) for pair in told)]
         (temporary / SCHEMA).write_text("\n".join(lines) + "\n", "utf-8")
     return {"path": str(folder), "relations": list(files.values()), "nodes": nodes}
 
@@ -149,21 +150,12 @@ def export_relations(
     numbers, _ = number_relations(asked, stored.manifest.name, graph.relations)
     wanted = [source.arcs[number] for number in np.unique(numbers["relations"])]
     made, _ = build_typed(replace(source, arcs=wanted))
-    found = replace(
-        graph,
-        indptr=made.indptr,
-        indices=made.indices,
-        weights=made.weights,
-        arc_type=made.arc_type,
-        arc_data=ArcData(),
-        parallel=made.parallel,
-        relations=made.relations,
-    )
-    facts = {"relations of": stored.manifest.name, "id of that": stored.manifest.data_id}
-    direction = stored.manifest.direction
-    return write_graph(
-        path, found, source=facts, direction=direction, overwrite=overwrite, report=report
-    )
+    names = ("indptr", "indices", "weights", "arc_type", "parallel", "relations")
+    of_arcs: dict[str, Any] = {name: getattr(made, name) for name in names}
+    found, manifest = replace(graph, arc_data=ArcData(), **of_arcs), stored.manifest
+    facts = {"relations of": manifest.name, "id of that": manifest.data_id}
+    options: dict[str, Any] = {"overwrite": overwrite, "report": report}
+    return write_graph(path, found, source=facts, direction=manifest.direction, **options)
 
 
 def _own_ids(ids: np.ndarray, name: str) -> np.ndarray:
@@ -188,13 +180,10 @@ def _names_of_files(source: TypedSource) -> dict[Relation, str]:
 
 
 def _write_arcs(file: Path, one: RelationArcs, ids: Mapping[str, np.ndarray]) -> None:
-    def called(name: str, ends: np.ndarray) -> np.ndarray:
-        return ids[name][ends] if name in ids else ends
-
-    columns = {
-        "source": pa.array(called(one.relation.source, one.source)),
-        "target": pa.array(called(one.relation.target, one.target)),
-    }
+    columns = {}
+    for end in ("source", "target"):
+        numbers, of = getattr(one, end), getattr(one.relation, end)
+        columns[end] = pa.array(ids[of][numbers] if of in ids else numbers)
     if one.weights is not None:
         columns["weight"] = pa.array(one.weights)
     csv.write_csv(pa.table(columns), file, csv.WriteOptions(quoting_style="needed"))
@@ -225,8 +214,3 @@ def _columns(
 
 def _rows(array: np.ndarray) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(pa.array(array.reshape(-1)), array.shape[1])
-
-
-def _quoted(value: str | int) -> str:
-    """A text or a number as TOML has them."""
-    return json.dumps(value, ensure_ascii=False)

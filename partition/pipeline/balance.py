@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from partition.errors import UserError, check_name
+from partition.errors import UserError, check_name, require
 from partition.graph.graph import Graph, row_sizes, training_rows
 from partition.graph.metrics import Metrics
 from partition.graph.sampling import segments
@@ -178,15 +178,10 @@ def single_constraints(graph: Graph, names: tuple[str, ...]) -> tuple[str, ...]:
 
     A UserError if there are no types.
     """
-    found: list[str] = []
-    for name in names:
-        if name != "types":
-            found.append(name)
-        elif graph.vertex_types is None:
-            raise UserError("balance by types: the graph has no vertex types")
-        else:
-            found += [OF_TYPE + each for each, n in graph.vertex_types.counts.items() if n]
-    return tuple(found)
+    types = [] if graph.vertex_types is None else graph.vertex_types.counts.items()
+    require("types" not in names or bool(types), "balance by types: the graph has no vertex types")
+    every = [OF_TYPE + name for name, n in types if n]
+    return tuple(each for name in names for each in (every if name == "types" else [name]))
 
 
 def constraint_weights(graph: Graph, direction: str, names: tuple[str, ...]) -> np.ndarray:
@@ -204,13 +199,10 @@ def constraint_weights(graph: Graph, direction: str, names: tuple[str, ...]) -> 
         elif name == "train":
             train = training_rows(graph)
             if train is None or not train.any():
-                raise UserError(
-                    "balance by training vertices: the graph has none",
-                    "import it with --labels, and with --train-mask where not all train",
-                )
+                hint = "import it with --labels, and with --train-mask where not all train"
+                raise UserError("balance by training vertices: the graph has none", hint)
             weights[i] = train
-        elif name.startswith(OF_TYPE):
-            assert graph.vertex_types is not None
+        elif graph.vertex_types is not None and name.startswith(OF_TYPE):
             own = graph.vertex_types.range(name.removeprefix(OF_TYPE))
             weights[i] = 0
             weights[i, own.start : own.stop] = 1
@@ -226,15 +218,11 @@ def fixed_weights(graph: Graph, direction: str, names: tuple[str, ...]) -> np.nd
 
 def part_loads(metrics: Metrics, name: str) -> list[int]:
     """The weight of each part under a constraint; empty for "train" without such vertices."""
-    if name.startswith(OF_TYPE):
-        return (metrics.types or {}).get(name.removeprefix(OF_TYPE), [])
     both = zip(metrics.work, metrics.rows, strict=True)
-    return {
-        "nnz": metrics.work,
-        "rows": metrics.rows,
-        "work": [nnz + ROW_WORK * rows for nnz, rows in both],
-        "train": metrics.train or [],
-    }[name]
+    loads = {"nnz": metrics.work, "rows": metrics.rows, "train": metrics.train or []}
+    loads["work"] = [nnz + ROW_WORK * rows for nnz, rows in both]
+    loads |= {OF_TYPE + kind: counts for kind, counts in (metrics.types or {}).items()}
+    return loads.get(name, [])
 
 
 def single_weight(weights: np.ndarray) -> np.ndarray:
@@ -251,18 +239,12 @@ def single_weight(weights: np.ndarray) -> np.ndarray:
 def limits(weights: np.ndarray, k: int, imbalance: float) -> np.ndarray:
     """The most that a part may weigh under each constraint: never less than one vertex."""
     average = weights.sum(axis=1) / k
-    return np.maximum(
-        np.maximum(np.floor((1 + imbalance) * average), np.ceil(average)), weights.max(axis=1)
-    )
+    aim = np.maximum(np.floor((1 + imbalance) * average), np.ceil(average))
+    return np.maximum(aim, weights.max(axis=1))
 
 
 def repair(
-    parts: np.ndarray,
-    k: int,
-    weights: np.ndarray,
-    imbalance: float,
-    indptr: np.ndarray,
-    indices: np.ndarray,
+    parts: np.ndarray, k: int, weights: np.ndarray, imbalance: float, *pattern: np.ndarray
 ) -> np.ndarray:
     """Move vertices out of parts that weigh too much, at little loss: greedy, in rounds.
 
@@ -271,22 +253,19 @@ def repair(
     neighbour, or to one with room; moves are tried in the order of neighbours lost per excess
     relieved, and made if the excess falls. Where none helps, a vertex of a part in excess and one
     of another part change places. So the excess never rises, and it ends; where that does not
-    reach the limits, the rest is in the metrics. ``indptr`` and ``indices`` are the symmetrised
-    graph of :func:`partition.models.graph.graph_model`. No part is emptied.
+    reach the limits, the rest is in the metrics. The ``pattern``, indptr and indices, is the
+    symmetrised graph of :func:`partition.models.graph.graph_model`. No part is emptied.
     """
     average = np.maximum(weights.sum(axis=1) / k, 1.0)
     loads = np.array([np.bincount(parts, weights=row, minlength=k) for row in weights])
     limit = limits(weights, k, imbalance)
-    state = _State(parts.copy(), weights, loads, limit, average, indptr, indices)
-    swaps = 0
-    for _ in range(MAX_ROUNDS):
-        if not state.over.any():
-            break
-        if state.walk(*state.candidates()):
-            continue
-        swaps += 1
-        if swaps > MAX_SWAP_ROUNDS or not state.swap():
-            break
+    state, swaps, rounds = _State(parts.copy(), weights, loads, limit, average, *pattern), 0, 0
+    while state.over.any() and rounds < MAX_ROUNDS:
+        rounds += 1
+        if not state.walk(*state.candidates()):
+            swaps += 1
+            if swaps > MAX_SWAP_ROUNDS or not state.swap():
+                break
     return state.parts
 
 
@@ -307,9 +286,19 @@ class _State:
         """Which parts weigh too much, under which constraint."""
         return self.loads > self.limit[:, np.newaxis]
 
-    def _constraints(self) -> Iterator[tuple[np.ndarray, ...]]:
-        """Weights, loads, limit and average of each constraint."""
-        return zip(self.weights, self.loads, self.limit, self.average, strict=True)
+    def _excesses(
+        self, here: np.ndarray | int, there: np.ndarray | int, shifts: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
+        """The excess of two parts before weights, ``shifts``, go from one to the other, and after.
+
+        Of each constraint, with the average part.
+        """
+        of_each = zip(self.loads, self.limit, self.average, shifts, strict=True)
+        for load, most, scale, shift in of_each:
+            a, b = load[here], load[there]
+            before = np.maximum(a - most, 0) + np.maximum(b - most, 0)
+            after = np.maximum(a - shift - most, 0) + np.maximum(b + shift - most, 0)
+            yield before, after, scale
 
     def candidates(self) -> tuple[np.ndarray, np.ndarray]:
         """Moves (vertex, part) that lower the excess as the loads are, the cheapest first."""
@@ -331,7 +320,8 @@ class _State:
         gain = np.concatenate([common[~mine], np.zeros(len(vertices))]) - own[number]
         vertex = vertices[number]
 
-        relief = -self._change(vertex, target)
+        excesses = self._excesses(parts[vertex], target, self.weights[:, vertex])
+        relief = sum(((before - after) / scale for before, after, scale in excesses), np.zeros(1))
         useful = np.flatnonzero((relief > 1e-12) & (target != parts[vertex]))
         order = useful[np.argsort(-gain[useful] / relief[useful], kind="stable")][:MAX_WALKED]
         return vertex[order], target[order]
@@ -383,12 +373,10 @@ class _State:
                 theirs = _spread_by(self.weights[c], members(target))
                 if not len(ours) or not len(theirs):  # all of them have changed places already
                     continue
+                shifts = self.weights[:, ours, np.newaxis] - self.weights[:, np.newaxis, theirs]
                 relief = np.zeros((len(ours), len(theirs)))
-                for row, load, most, scale in self._constraints():
-                    shift = row[ours][:, np.newaxis] - row[theirs]
-                    a, b = load[source], load[target]
-                    relief += (max(a - most, 0) + max(b - most, 0)) / scale
-                    after = np.maximum(a - shift - most, 0) + np.maximum(b + shift - most, 0)
+                for before, after, scale in self._excesses(source, target, shifts):
+                    relief += before / scale
                     relief -= after / scale
                 lost = [
                     self._neighbours_in(v, here) - self._neighbours_in(v, there)
@@ -402,9 +390,8 @@ class _State:
                 if price[i, j] == np.inf:
                     continue
                 v, u = ours[i], theirs[j]
-                shift = self.weights[:, v] - self.weights[:, u]
-                self.loads[:, source] -= shift
-                self.loads[:, target] += shift
+                self.loads[:, source] -= shifts[:, i, j]
+                self.loads[:, target] += shifts[:, i, j]
                 parts[v], parts[u] = target, source
                 made += 1
         return made
@@ -414,16 +401,6 @@ class _State:
         there = self.parts[self.indices[place]] == part
         number = np.repeat(np.arange(len(vertices)), counts)
         return np.bincount(number[there], minlength=len(vertices))
-
-    def _change(self, vertex: np.ndarray, target: np.ndarray) -> np.ndarray:
-        """The excess that each move alone would add."""
-        change = np.zeros(len(vertex))
-        for row, load, most, scale in self._constraints():
-            w, source = row[vertex], load[self.parts[vertex]]
-            fall = np.maximum(source - most, 0) - np.maximum(source - w - most, 0)
-            rise = np.maximum(load[target] + w - most, 0) - np.maximum(load[target] - most, 0)
-            change += (rise - fall) / scale
-        return change
 
 
 def _spread_by(weight: np.ndarray, vertices: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph import content, store
-from partition.graph.graph import check_arc_data, check_arcs, check_labels, check_targets, symmetry
+from partition.graph.graph import check_arc_data, check_arcs, check_targets, symmetry
 from partition.graph.links import check_pairs, identified, list_pairs, read_pairs
 from partition.graph.metrics import Metrics, NodeTraffic
 from partition.graph.samples import list_samples, read_samples
@@ -93,8 +93,7 @@ def _relations(stored: StoredGraph) -> None:
 
 def _labels(stored: StoredGraph) -> str | None:
     graph, classes = stored.graph, stored.manifest.classes
-    check_labels(graph, classes)
-    check_targets(graph)
+    check_targets(graph, classes)
     if graph.labels is not None and not graph.class_names and graph.n and graph.classes != classes:
         return f"the manifest says {classes} classes, the largest label is {graph.classes - 1}"
     return None

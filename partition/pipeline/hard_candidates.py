@@ -67,18 +67,13 @@ def with_hard_candidates(
         raise UserError(f"{count} hard candidates are not half for either end", "--hard 500")
     kept = {mask: found for mask, found in pairs.candidates.items() if mask not in masks}
     if kept and pairs.replaced != "both":
-        raise UserError(
-            f"the candidates of {min(kept)} are of the second end only, hard ones of both",
-            f"--of {','.join(HELD_OUT)}",
-        )
-    sizes = sum(len(pairs.positives[mask]) for mask in masks)
-    check_memory(
-        2 * sizes * count * index_dtype(graph.n).itemsize, f"{count} candidates of each pair"
-    )
-    near = _near(graph, held_out(pairs))
-    partners = _partners(graph, pairs)
+        what = f"the candidates of {min(kept)} are of the second end only, hard ones of both"
+        raise UserError(what, f"--of {','.join(HELD_OUT)}")
+    sizes, dtype = sum(len(pairs.positives[mask]) for mask in masks), index_dtype(graph.n)
+    check_memory(2 * sizes * count * dtype.itemsize, f"{count} candidates of each pair")
+    near, partners = _near(graph, held_out(pairs)), _partners(graph, pairs)
     seed, half = pairs.seed or 0, count // 2
-    dtype, types = index_dtype(graph.n), graph.vertex_types or VertexTypes.of_counts({"": graph.n})
+    types = graph.vertex_types or VertexTypes.of_counts({"": graph.n})
 
     def replacing(
         told: np.ndarray, other: np.ndarray, matrix: sp.csr_array, side: int
@@ -95,26 +90,18 @@ def with_hard_candidates(
     joined = [np.asarray(pairs.positives[mask], np.int64) for mask in masks]
     first, second = np.concatenate(joined).T
     if pairs.directed:
-        halves = [
-            replacing(first, second, partners, 0),
-            replacing(second, first, partners.T.tocsr(), 1),
-        ]
+        halves = [replacing(first, second, partners, 0)]
+        halves.append(replacing(second, first, partners.T.tocsr(), 1))
     else:  # partners of a vertex are the same, whichever end it is
         told, other = np.concatenate([first, second]), np.concatenate([second, first])
         halves = np.split(replacing(told, other, partners, 0), 2)
     ends = np.cumsum([len(some) for some in joined])[:-1]
     found = dict(zip(masks, np.split(np.hstack(halves), ends), strict=True))
     candidates = {mask: (kept | found)[mask] for mask in MASKS if mask in kept | found}
-    everywhere = set(HELD_OUT) <= candidates.keys()
-    return identified(
-        replace(
-            pairs,
-            candidates=candidates,
-            replaced="both",
-            drawn=0 if everywhere else pairs.drawn,
-            made=f"{pairs.made.split('; ')[0]}; {count} hard candidates of {', '.join(masks)}",
-        )
-    )
+    drawn = 0 if set(HELD_OUT) <= candidates.keys() else pairs.drawn
+    made = f"{pairs.made.split('; ')[0]}; {count} hard candidates of {', '.join(masks)}"
+    hard = replace(pairs, candidates=candidates, replaced="both", drawn=drawn, made=made)
+    return identified(hard)
 
 
 def hardest(
@@ -146,16 +133,11 @@ def hardest(
         ranks = page_rank(near, degree, block)
         for place, source in enumerate(block.tolist()):
             own = _within(np.union1d(_row(partners, source)[0], [source]), among)
-            if len(among) - len(own) < count:
-                raise UserError(
-                    f"vertex {source} has {len(among) - len(own)} others that are no partners of "
-                    f"it, {count} are asked for",
-                    "give a smaller --hard",
-                )
-            common, rank = (
-                _without(scored, own, among)
-                for scored in (_common(near, source), _row(ranks, place))
-            )
+            if (others := len(among) - len(own)) < count:
+                what = f"vertex {source} has {others} others that are no partners of it"
+                raise UserError(f"{what}, {count} are asked for", "give a smaller --hard")
+            scored = _common(near, source), _row(ranks, place)
+            common, rank = (_without(each, own, among) for each in scored)
             chosen = _least_ranks(common, rank, count, key(base, _TIES, source))
             found[first + place] = _filled(chosen, own, n, count, key(base, _FILL, source), among)
         tell("ranking partners", first + len(block), len(sources))
@@ -194,7 +176,7 @@ def page_rank(near: sp.csr_array, degree: np.ndarray, sources: np.ndarray) -> sp
 
 def _near(graph: Graph, held: np.ndarray) -> sp.csr_array:
     """1 for each neighbour along an arc or against it, but itself, that no held pair joins."""
-    arcs = _matrix(np.asarray(graph.indptr), np.asarray(graph.indices), graph.n)
+    arcs = _matrix(graph)
     near = arcs + arcs.T.tocsr()
     near.data[:] = 1
     row = np.repeat(np.arange(graph.n, dtype=near.indices.dtype), np.diff(near.indptr))
@@ -209,16 +191,15 @@ def _near(graph: Graph, held: np.ndarray) -> sp.csr_array:
 
 def _partners(graph: Graph, pairs: PairSet) -> sp.csr_array:
     """The partners of each vertex as the first end: ends of arcs, and of all pairs of the set."""
-    matrix = _matrix(np.asarray(graph.indptr), np.asarray(graph.indices), graph.n)
-    joined = np.concatenate([pairs.positives[mask] for mask in MASKS])
-    ones = np.ones(len(joined), np.float32)
-    ends = joined[:, 0], joined[:, 1]
-    matrix = matrix + sp.coo_array((ones, ends), shape=matrix.shape).tocsr()
+    ends = tuple(np.concatenate([pairs.positives[mask] for mask in MASKS]).T)
+    ones, shape = np.ones(len(ends[0]), np.float32), (graph.n, graph.n)
+    matrix = _matrix(graph) + sp.coo_array((ones, ends), shape=shape).tocsr()
     return matrix if pairs.directed else matrix + matrix.T.tocsr()
 
 
-def _matrix(indptr: np.ndarray, indices: np.ndarray, n: int) -> sp.csr_array:
-    return sp.csr_array((np.ones(len(indices), np.float32), indices, indptr), shape=(n, n))
+def _matrix(graph: Graph) -> sp.csr_array:
+    ones, ends = np.ones(graph.nnz, np.float32), (np.asarray(graph.indices), graph.indptr)
+    return sp.csr_array((ones, *ends), shape=(graph.n, graph.n))
 
 
 def _row(matrix: sp.csr_array, row: int) -> Scored:
@@ -233,9 +214,7 @@ def _common(near: sp.csr_array, source: int) -> Scored:
         counts = np.bincount(ends)
         columns = np.flatnonzero(counts).astype(ends.dtype)
         return columns, counts[columns]
-    ends = np.sort(ends)
-    begin = np.flatnonzero(np.append(True, ends[1:] != ends[:-1])[: len(ends)])
-    return ends[begin], np.diff(begin, append=len(ends))
+    return np.unique(ends, return_counts=True)
 
 
 def _within(vertices: np.ndarray, among: range) -> np.ndarray:
@@ -285,6 +264,5 @@ def _filled(
         some = permuted(np.arange(start, min(n, start + 2 * count + len(excluded))), n, base)
         start += len(some)
         some = _within(some, among)
-        free = some[~np.isin(some, chosen) & ~np.isin(some, excluded)]
-        chosen = np.concatenate([chosen, free])
+        chosen = np.append(chosen, some[~np.isin(some, np.append(chosen, excluded))])
     return chosen[:count]

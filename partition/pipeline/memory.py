@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -86,12 +87,11 @@ def within(
     the error says what would.
     """
     mixed = refine is not None and refine.exchange == "mixed"
+    unknown = "--memory: it is not known how much {} takes"
     if model not in MODELS_KNOWN or mixed:
         what = f"--model {model}" + (", refined for a mixed exchange," if mixed else "")
-        raise UserError(
-            f"--memory: it is not known how much {what} takes",
-            f"models with a forecast: {', '.join(MODELS_KNOWN)}",
-        )
+        known = f"models with a forecast: {', '.join(MODELS_KNOWN)}"
+        raise UserError(unknown.format(what), known)
     recipe = recipe or Recipe()
     constraints, nodes = len(recipe.constraints), recipe.ranks_per_node is not None
     pins = row_sizes(graph, REVERSED[recipe.direction])
@@ -105,16 +105,16 @@ def within(
             return choice
         tried.append(choice)
     if not tried:
-        raise UserError(
-            f"--memory: it is not known how much the tool {tool or MODELS[model].tools[0]!r} takes",
-            "choose another one",
-        )
+        what = f"the tool {tool or MODELS[model].tools[0]!r}"
+        raise UserError(unknown.format(what), "choose another one")
     least = min(tried, key=lambda choice: (choice.peak, sum(choice.stages.values())))
     asked = f"--model {model}" + ("" if refine is None else ", refined,")
+    max_net = least.options.get("max_net", 0)
+    way = f"the tool {least.tool}" + (f" and max_net={max_net}" if max_net else "")
+    takes = f"{asked} takes {least.peak / 1e9:.2f} GB with {way}"
     raise UserError(
-        f"--memory {memory / 1e9:.3g}GB is too little: {asked} takes {least.peak / 1e9:.2f} GB "
-        f"with {_said(least)}",
-        _hint(sizes, least, model, memory, tool, given),
+        f"--memory {memory / 1e9:.3g}GB is too little: {takes}",
+        _hint(sizes, least, model, memory, tool is None, "max_net" in given),
     )
 
 
@@ -171,39 +171,24 @@ def _ways(
     graph: Graph, model: str, tool: str | None, given: Settings
 ) -> Iterator[tuple[str, Tool, Settings]]:
     """Tools and all their options, in the order of preference."""
-    for max_net in (None, *NETS):
-        for name in [tool] if tool else MODELS[model].tools:
-            backend = _with_forecast(name)
-            accepted = {} if backend is None else {**MODELS[model].options, **backend.options}
-            options = dict(given)
-            if max_net is not None:
-                if "max_net" in given or "max_net" not in accepted:
-                    continue
-                options["max_net"] = max_net
-            if backend is None or (tool is None and not options.keys() <= accepted.keys()):
-                continue  # what was given are options of another tool
+    for max_net, name in product((None, *NETS), [tool] if tool else MODELS[model].tools):
+        try:
+            backend = TOOLS.get(name)
+        except UserError:  # it is not installed
+            continue
+        accepted = {**MODELS[model].options, **backend.options}
+        options = given | ({} if max_net is None else {"max_net": max_net})
+        known = backend.memory is not None or backend.distribution is None
+        more = max_net is None or ("max_net" not in given and "max_net" in accepted)
+        # What was given may be options of another tool.
+        if known and more and (tool is not None or options.keys() <= accepted.keys()):
             yield name, backend, all_options(graph, model, name, backend, options)
 
 
-def _with_forecast(name: str) -> Tool | None:
-    """The tool, if it is installed and it is known how much it takes."""
-    try:
-        backend = TOOLS.get(name)
-    except UserError:
-        return None
-    return backend if backend.memory is not None or backend.distribution is None else None
-
-
-def _said(choice: Choice) -> str:
-    left_out = choice.options.get("max_net", 0)
-    return f"the tool {choice.tool}" + (f" and max_net={left_out}" if left_out else "")
-
-
 def _hint(
-    sizes: Sizes, least: Choice, model: str, memory: float, tool: str | None,
-    given: Settings,
-) -> str:  # fmt: skip
-    """Other options that would fit."""
+    sizes: Sizes, least: Choice, model: str, memory: float, any_tool: bool, max_net: bool
+) -> str:
+    """Other options that would fit, where the tool is open, or ``max_net`` is given."""
     enough = f"give --memory {least.peak / 1e9 + 0.01:.2f}GB"
     others = {stage: size for stage, size in least.stages.items() if stage != "refinement"}
     if max(others.values()) <= memory:
@@ -211,7 +196,7 @@ def _hint(
     random = forecast(sizes, TOOLS.get("random"), {}, "rp", "refinement" in least.stages)
     if max(random.values()) > memory:
         return enough
-    if tool is not None or "max_net" in given:
-        return f"leave {'--tool' if tool is not None else 'max_net'} out, or {enough}"
+    if max_net or not any_tool:
+        return f"leave {'max_net' if any_tool else '--tool'} out, or {enough}"
     other = "--model gp" if model == "hp" else "--model rp, refined,"
     return f"{other} takes less; or {enough}"

@@ -9,7 +9,7 @@ partition changes, neither its volume nor its balance.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -45,13 +45,13 @@ def map_to_nodes(exchange: sp.csr_array, ranks_per_node: int, seed: int = 0) -> 
     if ranks_per_node == 1 or ranks_per_node >= k:
         return np.arange(k, dtype=np.int32)
     weights = (exchange + exchange.T).tocsr()
-    best, least = np.arange(k) // ranks_per_node, np.inf
-    for start in _starts(weights, ranks_per_node, seed):
-        nodes = _swap(weights, start)
-        between = _between(weights, nodes)
-        if between < least:
-            best, least = nodes, between
-    return _numbers(best, ranks_per_node)
+    full, rng = np.arange(k) // ranks_per_node, np.random.default_rng(seed)
+    starts = [full, _grown(weights, ranks_per_node)]
+    starts += [full[rng.permutation(k)] for _ in range(RANDOM_STARTS if k <= SMALL else 0)]
+    found = [_swap(weights, start) for start in starts]
+    (sender, receiver), rows = weights.tocoo().coords, weights.tocoo().data
+    between = [int(rows[nodes[sender] != nodes[receiver]].sum()) for nodes in found]
+    return _numbers(found[int(np.argmin(between))], ranks_per_node)
 
 
 def join_parts(exchange: sp.csr_array, k: int, seed: int = 0) -> np.ndarray:
@@ -64,17 +64,6 @@ def join_parts(exchange: sp.csr_array, k: int, seed: int = 0) -> np.ndarray:
     if rest:
         raise ValueError(f"{exchange.shape[0]} parts into {k} of as many each")
     return map_to_nodes(exchange, each, seed) // np.int32(each)
-
-
-def _starts(weights: sp.csr_array, size: int, seed: int) -> Iterator[np.ndarray]:
-    """Assignments of parts to nodes; the last node may be smaller."""
-    k = weights.shape[0]
-    full = np.arange(k) // size
-    yield full
-    yield _grown(weights, size)
-    rng = np.random.default_rng(seed)
-    for _ in range(RANDOM_STARTS if k <= SMALL else 0):
-        yield full[rng.permutation(k)]
 
 
 def _grown(weights: sp.csr_array, size: int) -> np.ndarray:
@@ -132,11 +121,6 @@ def _dense_row(weights: sp.csr_array, part: int) -> np.ndarray:
     return dense
 
 
-def _between(weights: sp.csr_array, nodes: np.ndarray) -> int:
-    pairs = weights.tocoo()
-    return int(pairs.data[nodes[pairs.coords[0]] != nodes[pairs.coords[1]]].sum())
-
-
 def _numbers(nodes: np.ndarray, size: int) -> np.ndarray:
     """Part numbers: nodes by their least member, one that is not full last; order kept inside."""
     k = len(nodes)
@@ -190,25 +174,16 @@ def induced(model: Description, members: np.ndarray) -> Description:
     number = np.full(len(model.weights), -1, dtype=np.int64)
     number[members] = np.arange(len(members))
     if isinstance(model, GraphModel):
-        return _graph(model, weights, number)
-    return _hypergraph(model, weights, number)
-
-
-def _graph(model: GraphModel, weights: np.ndarray, number: np.ndarray) -> GraphModel:
-    row = np.repeat(number, np.diff(model.indptr))
-    neighbours = number[np.asarray(model.indices)]
-    kept = (row >= 0) & (neighbours >= 0)
-    degree = np.bincount(row[kept], minlength=len(weights))
-    return GraphModel(weights, pointers(degree), neighbours[kept])
-
-
-def _hypergraph(model: HypergraphModel, weights: np.ndarray, number: np.ndarray) -> HypergraphModel:
+        row = np.repeat(number, np.diff(model.indptr))
+        neighbours = number[np.asarray(model.indices)]
+        kept = (row >= 0) & (neighbours >= 0)
+        degree = np.bincount(row[kept], minlength=len(weights))
+        return GraphModel(weights, pointers(degree), neighbours[kept])
     net = np.repeat(np.arange(model.nets), np.diff(model.indptr))
     pins = number[np.asarray(model.pins)]
     sizes = np.bincount(net[pins >= 0], minlength=model.nets)
     nets = np.flatnonzero(sizes >= 2)
-    kept = (pins >= 0) & (sizes >= 2)[net]
-    indptr, pins = pointers(sizes[nets]), pins[kept]
+    indptr, pins = pointers(sizes[nets]), pins[(pins >= 0) & (sizes >= 2)[net]]
     costs, owners, folds = model.facts_of(nets)
     owners = number[owners]
     owners = np.where(owners >= 0, owners, pins[indptr[:-1]])

@@ -21,22 +21,8 @@ from partition.graph.graph import Graph
 from partition.graph.manifest import read_manifest
 from partition.graph.metrics import Metrics, measure, measure_mixed
 from partition.graph.store import EXCHANGES, Partition, pair_names
-from partition.pipeline import solving
-from partition.pipeline.adding import (
-    figures_of,
-    measuring_share,
-    new_partition,
-    put_partition,
-    step,
-    warn_of_imbalance,
-)
-from partition.pipeline.balance import (
-    DEFAULT_BALANCE,
-    SEED_LIMIT,
-    Recipe,
-    constraint_weights,
-    recipe_of,
-)
+from partition.pipeline import adding, balance, solving
+from partition.pipeline.balance import Recipe
 from partition.refinement.objective import Objective, sweeps_for
 from partition.registry import Settings
 from partition.signals import at_once
@@ -110,7 +96,7 @@ def add_best(
     report : callable
         Told what is being done.
     asked
-        Fields of :class:`~partition.pipeline.balance.Recipe`.
+        Fields of :class:`~partition.pipeline.Recipe`.
 
     Returns
     -------
@@ -132,7 +118,7 @@ def add_best(
     limit = usual_limit(read_manifest(Path(path)).nnz) if time_limit is None else time_limit
     stored = store.open_graph(path)
     graph = stored.merged
-    recipe = recipe_of(stored, asked)
+    recipe = balance.recipe_of(stored, asked)
     if asked:
         raise TypeError(f"add_best() has no {', '.join(asked)}")
     network, objective = network or Network(), objective or Objective()
@@ -140,7 +126,7 @@ def add_best(
     recipe.check(stored, k)
     network.check()
     check_name("exchange", exchange, AIMS)
-    constraint_weights(graph, recipe.direction, constraints)
+    balance.constraint_weights(graph, recipe.direction, constraints)
     aims = EXCHANGES if exchange == AUTO else (exchange,)
     deadline = solving.deadline_with_refinement(limit, aims, paced=False)
     usual = f"{AUTO}-{k}{recipe.ending}"
@@ -151,10 +137,10 @@ def add_best(
     hiding = [usual if name is None else name] if exchange == AUTO else []
     reserved = [each for each in hiding if store.has_partition(stored.path, each)]
     reserved += names.values()
-    with new_partition(stored.path, reserved, "gcn-partition add", overwrite):
+    with adding.new_partition(stored.path, reserved, "gcn-partition add", overwrite):
         run = _Run(
-            graph, k, time.perf_counter(), limit,
-            deadline.part(1 - measuring_share(stored.manifest, limit)), objective, network,
+            graph, k, time.perf_counter(),
+            deadline.part(1 - adding.measuring_share(stored.manifest, limit)), objective, network,
             tuple(names), report, recipe, not stored.manifest.symmetric_pattern,
         )  # fmt: skip
         trials = run.all()
@@ -176,14 +162,14 @@ def add_best(
                 "exchange": aim,
                 "time_limit": limit,
             }
-            found = figures_of(stored, parts, k, recipe.ranks_per_node)
-            warn_of_imbalance(graph, found.of(aim, recipe.direction), recipe)
+            found = adding.figures_of(stored, parts, k, recipe.ranks_per_node)
+            adding.warn_of_imbalance(graph, found.of(aim, recipe.direction), recipe)
             history = [
                 trial.told(aim, trial is best)
                 for trial in trials
                 if not trial.figures or aim in ("mixed", trial.aim)
             ]
-            partition = put_partition(
+            partition = adding.put_partition(
                 stored, found, overwrite, name=names[aim], parts=parts, k=k, model=AUTO, tool=tool,
                 direction=recipe.direction, seed=recipe.seed, imbalance=recipe.imbalance,
                 options=record | recipe.record(), history=history,
@@ -267,21 +253,6 @@ class Facts:
         """Rows sent for each vertex and bisection: few where the graph has locality."""
         return self.cut / self.bisections
 
-    @property
-    def locality(self) -> float:
-        """The share of that time for a graph that shrinks quickly when it is coarsened."""
-        return min(1.0, max(0.17, (self.spread / 0.15) ** 2))
-
-    @property
-    def is_web(self) -> bool:
-        """Arcs with a direction, and locality: web graphs, of which METIS sees too little."""
-        return self.directed and self.spread < LOCAL
-
-    @property
-    def guided(self) -> float:
-        """How much a better edge cut is worth, from 0 to 1."""
-        return 0.2 if self.spread > SHAPELESS or self.is_web else 1.0
-
 
 # Facts.spread: less where a graph has locality; less on roads and meshes, where partitions differ
 # from seed to seed; more where hardly any start is better than another one, once it is refined.
@@ -296,15 +267,9 @@ REFINING, FEWEST, KEPT, MOST = 0.03, 0.04, 0.4, 4.0
 class Candidate:
     """A way to partition, the seconds it takes, and what it is expected to gain.
 
-    Seconds were measured on a core, and are meant to be too long rather than too short; gains are
-    those of partitions that were refined, on the graphs of ``docs/partitioning.md``. So the same
-    command tries the same wherever it runs.
-
     Attributes
     ----------
-    seconds : callable
-        From facts, as ``gain``.
-    gain : callable
+    gain : float
         By how much the best partition is expected to get better, as a fraction.
     tool : str, optional
         One of the model's tools; default: its first.
@@ -314,65 +279,52 @@ class Candidate:
 
     name: str
     model: str
-    seconds: Callable[[Facts], float]
-    gain: Callable[[Facts], float] = lambda facts: 1.0
-    tool: str | None = None
+    seconds: float
+    gain: float
     options: Settings = field(default_factory=dict)
+    tool: str | None = None
     seed: int = 0
 
 
-def _again(candidate: Candidate, seeds: Sequence[int]) -> list[Candidate]:
-    """The same with other seeds, each of which is expected to gain less than the one before.
+def candidates(facts: Facts) -> list[Candidate]:
+    """The candidates for such a graph; the first one is always made, and shows the locality.
 
-    On roads and meshes messages and the busiest part differ by a fifth from seed to seed.
+    Seconds were measured on a core, and are meant to be too long rather than too short; gains are
+    those of partitions that were refined, on the graphs of ``docs/partitioning.md``. So the same
+    command tries the same wherever it runs.
     """
-
-    def gain(i: int) -> Callable[[Facts], float]:
-        return lambda facts: (0.04 if facts.spread < SCATTERED else 0.006) / i
-
-    return [
-        replace(candidate, name=f"{candidate.name}+{seed}", gain=gain(i), seed=seed)
-        for i, seed in enumerate(seeds, 1)
+    pins, k, spread, work = facts.pins, facts.k, facts.spread, facts.work
+    # The share of that time for a graph that shrinks quickly when it is coarsened.
+    local = min(1.0, max(0.17, (spread / 0.15) ** 2))
+    # Arcs with a direction, and locality: web graphs, of which METIS sees too little.
+    web = facts.directed and spread < LOCAL
+    cut = 0.2 if spread > SHAPELESS or web else 1.0  # how much a better edge cut is worth
+    strong = 0.3 + 0.6e-6 * work * max(0.4, local) + 0.18e-6 * pins * max(0, k - MANY)
+    # With one thread the default preset, too, makes the same parts again.
+    default: Settings = {"preset": "default", "threads": 1}
+    quality: Settings = {"preset": "deterministic-quality"}
+    of_hp = 0.5 + 14e-6 * work * local
+    found = [
+        Candidate("gp", "gp", 0.3 + 0.3e-6 * work * min(1.0, 0.3 + 1.4 * spread), 1.0),
+        Candidate("kaminpar", "gp", strong, 0.03 * cut, {"preset": "strong"}, "kaminpar"),
+        Candidate("kaminpar-largek", "gp", 0.3 + 0.15e-6 * work, 0.03 if k > MANY else 0.0,
+                  {"preset": "largek"}, "kaminpar"),
+        Candidate("gp-vol", "gp", 0.3 + 0.15e-6 * pins * k * local, 0.02 * cut,
+                  {"objective": "vol"}),
+        Candidate("hp", "hp", 0.5 + 5e-6 * work * local, 0.3 if web else 0.05, default),
+        Candidate("hp-quality", "hp", of_hp, 0.02, quality),
+        Candidate("mg", "mg", 0.5 + 3e-6 * work * local, 0.3 if web else 0.01),
+    ]  # fmt: skip
+    # The same with other seeds, each of which is expected to gain less than the one before: on
+    # roads and meshes messages and the busiest part differ by a fifth from seed to seed.
+    again = 0.04 if spread < SCATTERED else 0.006
+    seeds = {"kaminpar": (1, 2, 3, 4), "gp-vol": (2, 3), "hp": (1, 2, 3, 4)}  # METIS: 1 for 0
+    named = {candidate.name: candidate for candidate in found}
+    return found + [
+        replace(named[name], name=f"{name}+{seed}", gain=again / i, seed=seed)
+        for name, some in seeds.items()
+        for i, seed in enumerate(some, 1)
     ]
-
-
-_GP = Candidate(
-    "gp", "gp", lambda facts: 0.3 + 0.3e-6 * facts.work * min(1.0, 0.3 + 1.4 * facts.spread)
-)
-_GP_VOL = Candidate(
-    "gp-vol", "gp", lambda facts: 0.3 + 0.15e-6 * facts.pins * facts.k * facts.locality,
-    lambda facts: 0.02 * facts.guided, options={"objective": "vol"},
-)  # fmt: skip
-_KAMINPAR = Candidate(
-    "kaminpar", "gp",
-    lambda facts: 0.3 + 0.6e-6 * facts.work * max(0.4, facts.locality)
-    + 0.18e-6 * facts.pins * max(0, facts.k - MANY),
-    lambda facts: 0.03 * facts.guided, "kaminpar", {"preset": "strong"},
-)  # fmt: skip
-_KAMINPAR_LARGEK = Candidate(
-    "kaminpar-largek", "gp", lambda facts: 0.3 + 0.15e-6 * facts.work,
-    lambda facts: 0.03 if facts.k > MANY else 0.0, "kaminpar", {"preset": "largek"},
-)  # fmt: skip
-# With one thread the default preset, too, makes the same parts again.
-_HP = Candidate(
-    "hp", "hp", lambda facts: 0.5 + 5e-6 * facts.work * facts.locality,
-    lambda facts: 0.3 if facts.is_web else 0.05, options={"preset": "default", "threads": 1},
-)  # fmt: skip
-_HP_QUALITY = Candidate(
-    "hp-quality", "hp", lambda facts: 0.5 + 14e-6 * facts.work * facts.locality,
-    lambda facts: 0.02, options={"preset": "deterministic-quality"},
-)  # fmt: skip
-_MG = Candidate(
-    "mg", "mg", lambda facts: 0.5 + 3e-6 * facts.work * facts.locality,
-    lambda facts: 0.3 if facts.is_web else 0.01,
-)  # fmt: skip
-# The first one is always made, and shows the locality of the graph.
-CANDIDATES = (
-    _GP, _KAMINPAR, _KAMINPAR_LARGEK, _GP_VOL, _HP, _HP_QUALITY, _MG,
-    *_again(_KAMINPAR, (1, 2, 3, 4)),
-    *_again(_GP_VOL, (2, 3)),  # METIS takes 1 for 0
-    *_again(_HP, (1, 2, 3, 4)),
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -406,10 +358,8 @@ def refinement_cost(facts: Facts, exchange: str) -> Cost:
     return Cost(0.3 + 2.5e-6 * facts.pins, min(full, most * many))
 
 
-def schedule(
-    facts: Facts, seconds: float, costs: Sequence[Cost], among: Sequence[Candidate]
-) -> list[Candidate]:
-    """The candidates to try beside the first one, by expected gain per second, by facts alone.
+def schedule(seconds: float, costs: Sequence[Cost], among: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates to try beside the first one, by expected gain per second.
 
     Time is as well spent on refinements, whose ``costs`` these are: a candidate is left out if it
     is expected to gain less than what refinement would lose of the ``seconds`` that are left.
@@ -418,12 +368,12 @@ def schedule(
     fixed = sum(cost.fixed for cost in costs)
     left, least = seconds - fixed, max(FEWEST * full, KEPT * seconds - fixed)
     tried: list[Candidate] = []
-    for candidate in sorted(among, key=lambda c: -c.gain(facts) / c.seconds(facts)):
-        after = left - candidate.seconds(facts)
+    for candidate in sorted(among, key=lambda c: -c.gain / c.seconds):
+        after = left - candidate.seconds
         if after < least:
             continue
         lost = REFINING * math.log(min(left, MOST * full) / min(after, MOST * full))
-        if candidate.gain(facts) > lost:
+        if candidate.gain > lost:
             tried.append(candidate)
             left = after
     return tried
@@ -450,7 +400,7 @@ class _Trial:
         facts: dict[str, object] = {"step": self.name, "seconds": self.seconds}
         if aim in self.figures:
             metrics, predicted = self.figures[aim]
-            facts |= step(self.name, self.seconds, metrics) | {"predicted": predicted}
+            facts |= adding.step(self.name, self.seconds, metrics) | {"predicted": predicted}
         return facts | {"effort": self.effort, "chosen": chosen, "note": self.note}
 
     def worth(self) -> float:
@@ -469,7 +419,6 @@ class _Run:
     graph: Graph
     k: int
     begun: float
-    time_limit: float
     deadline: Deadline
     objective: Objective
     network: Network
@@ -480,24 +429,24 @@ class _Run:
 
     def all(self) -> list[_Trial]:
         """The candidates: those that were tried, in order, then the others."""
-        planned, head = MARGIN * self.deadline.seconds, CANDIDATES[0]
-        first = self._make(head, self.deadline)
-        pins = float(self.graph.nnz + self.graph.n)
-        facts = dict.fromkeys(self.aims, Facts(pins, self.k, directed=self.directed))
+        planned = MARGIN * self.deadline.seconds
+        known = Facts(float(self.graph.nnz + self.graph.n), self.k, directed=self.directed)
+        first = self._make(candidates(known)[0], self.deadline)
+        facts = dict.fromkeys(self.aims, known)
         for aim, (metrics, _) in first.figures.items():
-            facts[aim] = replace(facts[aim], cut=metrics.volume / self.graph.n)
+            facts[aim] = replace(known, cut=metrics.volume / self.graph.n)
+        head, *others = candidates(facts[self.aims[0]])
         unmixed = self._why_not_mixed(first)
-        why_not = {c.name: self._why_not(c, unmixed) for c in CANDIDATES[1:]}
-        able = [candidate for candidate in CANDIDATES[1:] if not why_not[candidate.name]]
+        why_not = {c.name: self._why_not(c, unmixed) for c in others}
+        able = [candidate for candidate in others if not why_not[candidate.name]]
         aims = [aim for aim in self.aims if aim == "rows" or not unmixed]
         costs = {aim: refinement_cost(facts[aim], aim) for aim in aims}
-        of_tools = facts[self.aims[0]]
-        left = planned - head.seconds(of_tools)
-        chosen = schedule(of_tools, left, list(costs.values()), able)
+        left = planned - head.seconds
+        chosen = schedule(left, list(costs.values()), able)
         tools = self.deadline.part(TOOLS_END)
         made = [first, *(self._make(candidate, tools) for candidate in chosen)]
 
-        left -= sum(candidate.seconds(of_tools) for candidate in chosen)
+        left -= sum(candidate.seconds for candidate in chosen)
         pace = sum(trial.seconds for trial in made) / (1 + planned - left)
         lanes = {aim: self._starts(made, aim) for aim in aims}
         for aim, starts in lanes.items():
@@ -507,14 +456,11 @@ class _Run:
             budget += costs[aim].fixed
             part = self.deadline.part(min(1.0, max(0.0, budget) / max(left, 1e-9)))
             left -= self._refine_best(starts, budget, costs.pop(aim), pace, part)
-        trials = made + [
-            t for starts in lanes.values() for t in starts if t.rounds and t not in made
-        ]
-        for candidate in CANDIDATES[1:]:
-            if candidate not in chosen:
-                why = why_not[candidate.name] or f"about {candidate.seconds(of_tools):.0f} s"
-                trials.append(_Trial(candidate, candidate.name, "", f"not tried: {why}"))
-        return trials
+        refined = [t for starts in lanes.values() for t in starts if t.rounds and t not in made]
+        notes = {c.name: why_not[c.name] or f"about {c.seconds:.0f} s" for c in others}
+        untried = [c for c in others if c not in chosen]
+        left_out = [_Trial(c, c.name, "", f"not tried: {notes[c.name]}") for c in untried]
+        return made + refined + left_out
 
     def best(self, trials: list[_Trial]) -> dict[str, _Trial]:
         """The best one for each exchange; for rows alone where mixing gains nothing."""
@@ -535,7 +481,9 @@ class _Run:
 
     def _kept(self, trials: list[_Trial], aim: str) -> _Trial:
         """Of those that are balanced and predicted to be as fast, the one of the least volume."""
-        if self.recipe.balance == DEFAULT_BALANCE:  # which tools may miss, if parts are small
+        if (
+            self.recipe.balance == balance.DEFAULT_BALANCE
+        ):  # which tools may miss, if parts are small
             bound = max(self.recipe.imbalance, min(t.figures[aim][0].imbalance for t in trials))
             trials = [t for t in trials if t.figures[aim][0].imbalance <= bound + UNEVEN]
         limit = AS_FAST * min(trial.figures[aim][1] for trial in trials)
@@ -665,7 +613,7 @@ class _Run:
             trial.parts, trial.figures, trial.effort = kept.parts, kept.figures, kept.effort
 
     def _seeded(self, further: int) -> Recipe:
-        return replace(self.recipe, seed=(self.recipe.seed + further) % SEED_LIMIT)
+        return replace(self.recipe, seed=(self.recipe.seed + further) % balance.SEED_LIMIT)
 
     @at_once()
     def _measure(self, trial: _Trial, begun: float) -> None:

@@ -84,9 +84,11 @@ def export_model(
     described = describe(graph, model, k or 1, seed=seed, direction=direction, **settings)
     weights = demands.constraint_weights(graph, direction, names)
     write_model(file, described, format, weights)
-    facts: dict[str, object] = {"file": str(file), "format": format, "model": model}
-    facts |= {"direction": direction, "options": settings, "vertices": graph.n}
-    facts["constraints"] = list(demands.single_constraints(graph, names))
+    facts: dict[str, object] = {
+        "file": str(file), "format": format, "model": model, "direction": direction,
+        "options": settings, "vertices": graph.n,
+        "constraints": list(demands.single_constraints(graph, names)),
+    }  # fmt: skip
     if isinstance(described, GraphModel):
         facts["edges"] = len(described.indices) // 2
     elif isinstance(described, HypergraphModel):
@@ -108,59 +110,51 @@ def write_model(
         hypergraph = "a hypergraph (--model hp, mg, shp)"
         wanted = "a graph (--model gp)" if format in GRAPHS else hypergraph
         raise UserError(f"a {format} file holds {wanted}")
-    weights = model.weights[np.newaxis] if weights is None else weights
+    weights = np.asarray(model.weights[np.newaxis] if weights is None else weights)
     if format in ONE_WEIGHT and len(weights) > 1:
-        raise UserError(
-            f"a file of format {format} has one weight per vertex",
-            f"balance one thing, or write a {ONE_WEIGHT[format]} file",
-        )
+        hint = f"balance one thing, or write a {ONE_WEIGHT[format]} file"
+        raise UserError(f"a file of format {format} has one weight per vertex", hint)
     check_outside_graphs(file)
+    several = f" {len(weights)}" if len(weights) > 1 else ""
     with atomic_file(file) as out:
         if isinstance(model, GraphModel):
-            (_metis if format == "metis" else _scotch)(out, model, np.asarray(weights))
+            _write_graph(out, model, weights, format, several)
         elif isinstance(model, HypergraphModel):
-            (_hmetis if format == "hmetis" else _patoh)(out, model, np.asarray(weights))
+            _write_hypergraph(out, model, weights, format, several)
 
 
-def _metis(out: IO[bytes], model: GraphModel, weights: np.ndarray) -> None:
-    """``n edges 010 [constraints]``, then of each vertex its weights and its neighbours."""
-    constraints = f" {len(weights)}" if len(weights) > 1 else ""
-    n, edges = len(model.indptr) - 1, len(model.indices) // 2
-    out.write(f"{n} {edges} 010{constraints}\n".encode())
+def _write_graph(
+    out: IO[bytes], model: GraphModel, weights: np.ndarray, format: str, several: str
+) -> None:
+    """METIS: ``n edges 010 [constraints]``, then of each vertex its weights and its neighbours.
+
+    Scotch: ``0``, ``n arcs``, ``1 001``; of each vertex its weight, how many neighbours, and these.
+    """
+    degrees = np.diff(model.indptr)
+    head = f"{len(degrees)} {len(model.indices) // 2} 010{several}"
+    if format == "scotch":
+        head = f"0\n{len(degrees)} {len(model.indices)}\n1 001"
+        weights = np.vstack((weights, degrees))
+    out.write(f"{head}\n".encode())
     out.writelines(_lines(model.indptr, model.indices, 1, weights))
 
 
-def _scotch(out: IO[bytes], model: GraphModel, weights: np.ndarray) -> None:
-    """``0``, ``n arcs``, ``1 001``; of each vertex its weight, how many neighbours, and these."""
-    degrees = np.diff(model.indptr)
-    out.write(f"0\n{len(degrees)} {len(model.indices)}\n1 001\n".encode())
-    out.writelines(_lines(model.indptr, model.indices, 1, np.vstack((weights, degrees))))
-
-
-def _hmetis(out: IO[bytes], model: HypergraphModel, weights: np.ndarray) -> None:
-    """``nets n 1[1|0]``, then of each net [its cost and] its pins, then a weight per line."""
-    kind = "10" if model.costs is None else "11"
-    _nets(out, f"{model.nets} {weights.shape[1]} {kind}", model, 1, weights)
-
-
-def _patoh(out: IO[bytes], model: HypergraphModel, weights: np.ndarray) -> None:
-    """``0 n nets pins 1|3 [constraints]``, nets as in hMETIS files, then the weights."""
-    sizes = f"0 {weights.shape[1]} {model.nets} {int(model.indptr[-1])}"
-    kind = 1 if model.costs is None else 3
-    constraints = f" {len(weights)}" if len(weights) > 1 else ""
-    _nets(out, f"{sizes} {kind}{constraints}", model, 0, weights)
-
-
-def _nets(
-    out: IO[bytes], head: str, model: HypergraphModel, base: int, weights: np.ndarray
+def _write_hypergraph(
+    out: IO[bytes], model: HypergraphModel, weights: np.ndarray, format: str, several: str
 ) -> None:
-    """The head, the nets with their costs if they have any, and the weights of the vertices."""
+    """Of each net [its cost and] its pins, then the weights of each vertex, behind a head.
+
+    hMETIS: ``nets n 1[1|0]``; PaToH: ``0 n nets pins 1|3 [constraints]``, pins from 0 on.
+    """
+    n, plain = weights.shape[1], model.costs is None
+    head = f"{model.nets} {n} {10 if plain else 11}"
+    if format == "patoh":
+        head = f"0 {n} {model.nets} {int(model.indptr[-1])} {1 if plain else 3}{several}"
     costs = np.empty((0, model.nets), np.int64)
     costs = costs if model.costs is None else np.asarray(model.costs)[np.newaxis]
-    none = np.zeros(weights.shape[1] + 1, np.int64)
     out.write(f"{head}\n".encode())
-    out.writelines(_lines(model.indptr, model.pins, base, costs))
-    out.writelines(_lines(none, model.pins[:0], base, weights))
+    out.writelines(_lines(model.indptr, model.pins, int(format == "hmetis"), costs))
+    out.writelines(_lines(np.zeros(n + 1, np.int64), model.pins[:0], 0, weights))
 
 
 def _lines(

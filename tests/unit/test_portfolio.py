@@ -26,13 +26,13 @@ from partition.importing.synthetic import rmat, sbm
 from partition.pipeline import portfolio, solving
 from partition.pipeline.adding import add_partition, refine_partition
 from partition.pipeline.balance import Recipe
-from partition.pipeline.portfolio import CANDIDATES, Facts, Network, add_best
+from partition.pipeline.portfolio import Facts, Network, add_best, candidates
 from partition.pipeline.solving import make_parts
 from partition.refinement.objective import Objective
 
 pytestmark = pytest.mark.slow
 
-BY_NAME = {candidate.name: candidate for candidate in CANDIDATES}
+BY_NAME = {candidate.name: candidate for candidate in candidates(Facts(1e4, 8))}
 
 
 @pytest.fixture
@@ -44,15 +44,15 @@ def folder(tmp_path):
 @pytest.fixture
 def cheap(monkeypatch):
     """Two candidates that take no time."""
-    candidates = (CANDIDATES[0], replace(CANDIDATES[0], name="rows", model="rp", options={}))
-    monkeypatch.setattr(portfolio, "CANDIDATES", candidates)
+    both = [BY_NAME["gp"], replace(BY_NAME["gp"], name="rows", model="rp", options={})]
+    monkeypatch.setattr(portfolio, "candidates", lambda facts: both)
 
 
 def planned(facts, seconds=24.0):
     """Names of what is tried, in order, and the effort that both refinements get."""
     costs = [portfolio.refinement_cost(facts, exchange) for exchange in ("rows", "mixed")]
-    tried = portfolio.schedule(facts, seconds, costs, CANDIDATES[1:])
-    left = seconds - sum(candidate.seconds(facts) for candidate in tried)
+    tried = portfolio.schedule(seconds, costs, candidates(facts)[1:])
+    left = seconds - sum(candidate.seconds for candidate in tried)
     effort = (left - sum(cost.fixed for cost in costs)) / sum(cost.full for cost in costs)
     return [candidate.name for candidate in tried], effort
 
@@ -61,7 +61,7 @@ def test_facts_and_time_decide_what_is_tried():
     # Of web graphs, METIS and KaMinPar see too little; where there is no locality, no start is
     # better than another one; partitions of roads differ from seed to seed.
     small, _ = planned(Facts(1e4, 8))
-    assert set(small) == {candidate.name for candidate in CANDIDATES[1:]} - {"kaminpar-largek"}
+    assert set(small) == BY_NAME.keys() - {"gp", "kaminpar-largek"}
     assert small.index("kaminpar") < small.index("hp") < small.index("hp+1"), "gain per second"
     assert planned(Facts(1e9, 64))[0] == []
     assert planned(Facts(4e5, 16, 0.1, directed=True))[0][:2] == ["mg", "hp"]
@@ -100,7 +100,8 @@ def test_of_those_that_are_balanced_and_as_fast_the_least_volume_is_kept():
 @pytest.fixture
 def hubs(tmp_path, monkeypatch):
     """A graph whose mixed exchange is much shorter, and two candidates."""
-    monkeypatch.setattr(portfolio, "CANDIDATES", (BY_NAME["gp"], BY_NAME["mg"]))
+    some = [BY_NAME["gp"], BY_NAME["mg"]]
+    monkeypatch.setattr(portfolio, "candidates", lambda facts: some)
     return make_folder(tmp_path / "hubs.graph", rmat(9, 3000, seed=2))
 
 
@@ -150,7 +151,8 @@ def test_the_best_for_each_exchange_is_kept_as_a_pair(hubs):
 
 
 def test_no_tool_tries_to_mix_where_nothing_is_gained(tmp_path, folder, monkeypatch):
-    monkeypatch.setattr(portfolio, "CANDIDATES", (BY_NAME["gp"], BY_NAME["mg"]))
+    some = [BY_NAME["gp"], BY_NAME["mg"]]
+    monkeypatch.setattr(portfolio, "candidates", lambda facts: some)
     ring = from_arcs(300, [(i, (i + 1) % 300) for i in range(300)])
     path = make_folder(tmp_path / "ring.graph", ring)
     (made,) = add_best(path, 3)
@@ -180,7 +182,7 @@ def test_what_is_stopped_or_fails_is_told_and_is_not_deterministic(folder, cheap
 
 
 def test_a_clock_that_runs_out(folder, cheap, monkeypatch):
-    monkeypatch.setattr(portfolio, "schedule", lambda *args: list(portfolio.CANDIDATES[1:]))
+    monkeypatch.setattr(portfolio, "schedule", lambda seconds, costs, able: able)
     refuses("no time was left", add_best, folder, 4, time_limit=1e-6)
     assert list_partitions(folder) == []
 
