@@ -90,20 +90,26 @@ def show_added(partition: Partition) -> None:
         )
 
 
-def parse_settings(pairs: tuple[str, ...]) -> dict[str, Any]:
-    """The options of ``--set OPTION=VALUE``."""
-    options = {}
+def parse_pairs(option: str, form: str, pairs: Sequence[str], hint: str) -> dict[str, Any]:
+    """The keys and values of an option KEY=VALUE that is repeated."""
+    found: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not key.isidentifier() or not equals:
-            form = f"--set {pair!r} is not of the form OPTION=VALUE"
-            raise UserError(form, "gcn-partition models lists options")
-        if key in RESERVED:
-            own = f"--{key.replace('_', '-')}"
-            raise UserError(f"--set {pair}: {key} has an option of its own, {own}")
-        if key in options:
-            raise UserError(f"--set {pair}: {key} is given twice")
-        options[key] = value
+            raise UserError(f"{option} {pair!r} is not of the form {form}", hint)
+        if key in found:
+            raise UserError(f"{option} {pair}: {key} is given twice")
+        found[key] = value
+    return found
+
+
+def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
+    """The options of ``--set OPTION=VALUE``."""
+    hint = "gcn-partition models lists options"
+    options = parse_pairs("--set", "OPTION=VALUE", pairs, hint)
+    for key in options.keys() & RESERVED:
+        own = f"--{key.replace('_', '-')}"
+        raise UserError(f"--set {key}=…: {key} has an option of its own, {own}")
     return options
 
 
