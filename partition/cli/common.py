@@ -19,7 +19,6 @@ from partition.graph.graph import DIRECTIONS
 from partition.graph.store import Partition
 from partition.pipeline import balance
 from partition.reporting import tables
-from partition.reporting.tables import describe_partition
 from partition.terminal import console, duration, on_terminal, pauses
 
 # Parameters that many commands have, for :func:`partition.commands.command`.
@@ -51,7 +50,7 @@ def result_of(
 
     ``common`` holds for all of them together.
     """
-    facts = [describe_partition(partition) for partition in found]
+    facts = [tables.describe_partition(partition) for partition in found]
     together = facts[0] if len(facts) == 1 else {"partitions": facts}
 
     def show_all(_: object) -> None:
