@@ -98,15 +98,13 @@ class Registry:
 
     def available(self) -> dict[str, str | None]:
         """Every name, with None where it can be used and the reason where it cannot."""
-
-        def reason(name: str) -> str | None:
+        found: dict[str, str | None] = dict.fromkeys(self.entries)
+        for name in found:
             try:
                 self.get(name)
             except UserError as error:
-                return error.message
-            return None
-
-        return {name: reason(name) for name in self.entries}
+                found[name] = error.message
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.entries)

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -38,11 +39,7 @@ class TimeIsUp(UserError):
 
 
 def run_each(
-    entry: str,
-    model: Description,
-    k: int,
-    tries: Sequence[Settings],
-    timeout: float | None = None,
+    entry: str, model: Description, k: int, tries: Sequence[Settings], timeout: float | None = None
 ) -> list[np.ndarray]:
     """Call ``partition(model, k, **arguments)`` of a tool in a process, for each of ``tries``.
 
@@ -135,10 +132,8 @@ def _file_of(array: np.ndarray) -> Path | None:
     return path if whole else None
 
 
-@contextlib.contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    with system_errors(f"cannot write the model to {folder.parent}", _TMPDIR):
-        yield
+def _writing(folder: Path) -> AbstractContextManager[None]:
+    return system_errors(f"cannot write the model to {folder.parent}", _TMPDIR)
 
 
 def _main(folder: Path) -> None:

@@ -67,6 +67,11 @@ class _Common:
     x_label: str
     y_label: str
 
+    @property
+    def titles(self) -> tuple[str, str]:
+        """The titles of the axes; logarithmic ones say so."""
+        return self.x_label, self.y_label
+
 
 @dataclass(frozen=True)
 class Lines(_Common):

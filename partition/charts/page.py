@@ -14,7 +14,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import jinja2
 import numpy as np
@@ -91,30 +91,23 @@ class Section:
     group: str = ""
 
 
-def write_page(
-    path: str | os.PathLike[str],
-    title: str,
-    subtitle: str,
-    sections: Sequence[Section],
-    made_by: str,
-) -> None:
-    """Write a page, whole or not at all; ``made_by`` is for its foot."""
+def write_page(path: str | os.PathLike[str], *page: Any) -> None:
+    """Write a page, whole or not at all: parameters as for :func:`as_page`."""
     with atomic_file(path, "w") as file:
-        file.write(as_page(title, subtitle, sections, made_by))
+        file.write(as_page(*page))
 
 
 def as_page(title: str, subtitle: str, sections: Sequence[Section], made_by: str) -> str:
-    """The text of a page: parameters as for :func:`write_page`."""
+    """The text of a page; ``made_by`` is for its foot."""
     script, style = _file("page.js"), _file("page.css")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    loader = jinja2.FunctionLoader(_file)
     engine = jinja2.Environment(
-        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        loader=jinja2.FunctionLoader(_file), autoescape=True, trim_blocks=True, lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )  # fmt: skip
     engine.filters |= {"draw": draw, "cell": _cell, "numeric": _is_number}
-    engine.globals |= {"table_of": table_of, "legend_of": legend_of, "marked": _marked}
-    engine.globals |= {"columns_of": _columns}
+    functions = (legend_of, table_of, _marked, _columns)
+    engine.globals |= {function.__name__.strip("_"): function for function in functions}
     groups: dict[str, list[Section]] = {}
     for section in sections:
         groups.setdefault(section.group, []).append(section)
@@ -126,22 +119,19 @@ def as_page(title: str, subtitle: str, sections: Sequence[Section], made_by: str
 
 def legend_of(figure: Figure) -> list[tuple[str, str]]:
     """(class of the swatch, name) of what a figure shows, where there are several."""
+    found, more = [], []
     if isinstance(figure, Lines):
         found = [(f"f{one.colour} d{one.dash}", one.name) for one in figure.series]
-        ringed = any(one.marked is not None for one in figure.series)
-        return (found if len(found) > 1 else []) + ([("ring", figure.ring)] if ringed else [])
-    if isinstance(figure, Points):
+        more = [("ring", figure.ring)] if any(one.marked for one in figure.series) else []
+    elif isinstance(figure, Points):
         found = [(f"f{one.colour}", one.name) for one in figure.series]
-        return found if len(found) > 1 else []
-    if isinstance(figure, Bars):
-        pairs = zip(figure.colours, figure.stacks, strict=True)
-        found = [(f"f{colour}", name) for colour, name in pairs]
+    elif isinstance(figure, Bars):
+        colours, names = figure.colours, list(figure.stacks)
         if len(figure.own_colours):
-            pairs = zip(figure.own_colours, figure.columns, strict=True)
-            found = [(f"f{colour}", name) for colour, name in pairs]
+            colours, names = figure.own_colours, list(figure.columns)
+        found = [(f"f{colour}", name) for colour, name in zip(colours, names, strict=True)]
         found += [("mark", figure.mark[0])] if figure.mark else []
-        return found if len(found) > 1 else []
-    return []
+    return (found if len(found) > 1 else []) + more
 
 
 def table_of(figure: Figure) -> Table:

@@ -38,7 +38,15 @@ def save_figures(figures: Iterable[Figure], folder: str | os.PathLike[str]) -> l
     written = []
     for figure in figures:
         drawn = new_figure(*SIZE)
-        _DRAW[type(figure)](drawn, figure)
+        axis = drawn.add_subplot()
+        x_title, y_title = map(_text, figure.titles)
+        axis.set(xlabel=x_title, ylabel=y_title, axisbelow=True)
+        axis.spines[["top", "right"]].set_visible(False)
+        _DRAW[type(figure)](axis, figure)
+        handles, names = axis.get_legend_handles_labels()
+        if len(names) > 1:
+            place = {"loc": "outside upper center", "ncols": min(3, len(names))}
+            drawn.legend(handles, names, fontsize=7, **place)
         for ending in ENDINGS:
             path = Path(folder) / f"{figure.key}{ending}"
             save_figure(drawn, path)
@@ -48,18 +56,7 @@ def save_figures(figures: Iterable[Figure], folder: str | os.PathLike[str]) -> l
     return written
 
 
-def _axis(drawn: Canvas, figure: Figure) -> Axes:
-    axis = drawn.add_subplot()
-    titles = figure.titles if isinstance(figure, Lines) else (figure.x_label, figure.y_label)
-    axis.set_xlabel(_text(titles[0]))
-    axis.set_ylabel(_text(titles[1]))
-    axis.set_axisbelow(True)
-    axis.spines[["top", "right"]].set_visible(False)
-    return axis
-
-
-def _lines(drawn: Canvas, figure: Lines) -> None:
-    axis = _axis(drawn, figure)
+def _lines(axis: Axes, figure: Lines) -> None:
     for one in figure.series:
         colour = PAPER[one.colour]
         if len(one.low):
@@ -84,21 +81,16 @@ def _lines(drawn: Canvas, figure: Lines) -> None:
         axis.set_yticks(marks, [number(mark) for mark in marks])
         axis.minorticks_off()
     axis.grid(color="0.9", linewidth=0.6)
-    _legend(drawn, axis, len(figure.series))
 
 
-def _points(drawn: Canvas, figure: Points) -> None:
-    axis = _axis(drawn, figure)
+def _points(axis: Axes, figure: Points) -> None:
     for one in figure.series:
         axis.scatter(one.x, one.y, color=PAPER[one.colour], s=24, label=_text(one.name))
-    axis.set_xlim(left=0)
-    axis.set_ylim(bottom=0)
+    axis.set(xlim=(0, None), ylim=(0, None))
     axis.grid(color="0.9", linewidth=0.6)
-    _legend(drawn, axis, len(figure.series))
 
 
-def _bars(drawn: Canvas, figure: Bars) -> None:
-    axis = _axis(drawn, figure)
+def _bars(axis: Axes, figure: Bars) -> None:
     places, below = np.arange(len(figure.columns)), np.zeros(len(figure.columns))
     for colour, (name, values) in zip(figure.colours, figure.stacks.items(), strict=True):
         heights = np.nan_to_num(np.asarray(values, np.float64))
@@ -109,11 +101,9 @@ def _bars(drawn: Canvas, figure: Bars) -> None:
         axis.axhline(figure.mark[1], color="0.2", linestyle="--", linewidth=1, label=figure.mark[0])
     _ticks(axis.set_xticks, figure.ticks)
     axis.grid(axis="y", color="0.9", linewidth=0.6)
-    _legend(drawn, axis, len(figure.stacks) + (figure.mark is not None))
 
 
-def _heat_map(drawn: Canvas, figure: HeatMap) -> None:
-    axis = _axis(drawn, figure)
+def _heat_map(axis: Axes, figure: HeatMap) -> None:
     rows, columns = figure.values.shape
     edges = np.asarray(figure.edges or np.arange(columns + 1), np.float64)
     values = np.ma.masked_invalid(figure.values)
@@ -125,18 +115,12 @@ def _heat_map(drawn: Canvas, figure: HeatMap) -> None:
     _ticks(axis.set_yticks, figure.row_ticks, 0.5)
     if not len(figure.edges):
         _ticks(axis.set_xticks, figure.column_ticks, 0.5)
-    drawn.colorbar(image, label=_text(figure.colour_label))
+    axis.figure.colorbar(image, label=_text(figure.colour_label))
 
 
 def _ticks(put: Callable[..., object], names: Sequence[str], middle: float = 0.0) -> None:
     step = max(1, -(-len(names) // 12))
     put(np.arange(0, len(names), step) + middle, [_text(name) for name in names[::step]])
-
-
-def _legend(drawn: Canvas, axis: Axes, count: int) -> None:
-    if count > 1:
-        handles, names = axis.get_legend_handles_labels()
-        drawn.legend(handles, names, loc="outside upper center", ncols=min(3, count), fontsize=7)
 
 
 def _text(text: str) -> str:

@@ -218,7 +218,7 @@ def _points(figure: Points) -> Markup:
     xs = [v for one in figure.series for v in one.x]
     ys = [v for one in figure.series for v in one.y]
     frame = _frame(ticks(0.0, max(xs, default=1.0)), [0.0, *ys])
-    pieces = [_grid(frame), _labels(figure.x_label, figure.y_label)]
+    pieces = [_grid(frame), _labels(*figure.titles)]
     for one, names in zip(figure.series, figure.labels, strict=True):
         for x, y, name in zip(one.x, one.y, names, strict=True):
             text = f"{name}: {figure.x_label} {number(x)}, {figure.y_label} {number(y)}"
@@ -236,7 +236,7 @@ def _bars(figure: Bars) -> Markup:
     slot = frame.x(1) - frame.x(0)
     gap = max(0.16 if count <= 64 else 0.0, 1 - WIDEST / slot)
     width = slot * (1 - gap)
-    pieces = [_grid(frame, x=False), _labels(figure.x_label, figure.y_label)]
+    pieces = [_grid(frame, x=False), _labels(*figure.titles)]
     below = np.zeros(count)
     for colour, top in zip(figure.colours, heights, strict=True):
         paths: dict[int, str] = {}
@@ -271,7 +271,7 @@ def _heat_map(figure: HeatMap) -> Markup:
     low = min(0.0, low)
     scaled = (figure.values - low) / ((high - low) or 1) * LEVELS
     levels = np.where(np.isfinite(scaled), np.minimum(LEVELS - 1, scaled), -1).astype(int)
-    pieces = [_labels(figure.x_label, figure.y_label, foot)]
+    pieces = [_labels(*figure.titles, foot)]
     for level in range(LEVELS):
         # Each colour lies over the paler ones: where cells are thinner than a pixel, none shows
         # what is behind all of them.

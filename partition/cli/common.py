@@ -19,7 +19,6 @@ from partition.graph.graph import DIRECTIONS
 from partition.graph.store import Partition
 from partition.pipeline import balance
 from partition.reporting import tables
-from partition.reporting.tables import describe_partition
 from partition.terminal import console, duration, on_terminal, pauses
 
 # Parameters that many commands have, for :func:`partition.commands.command`.
@@ -51,7 +50,7 @@ def result_of(
 
     ``common`` holds for all of them together.
     """
-    facts = [describe_partition(partition) for partition in found]
+    facts = [tables.describe_partition(partition) for partition in found]
     together = facts[0] if len(facts) == 1 else {"partitions": facts}
 
     def show_all(_: object) -> None:
@@ -90,20 +89,26 @@ def show_added(partition: Partition) -> None:
         )
 
 
-def parse_settings(pairs: tuple[str, ...]) -> dict[str, Any]:
-    """The options of ``--set OPTION=VALUE``."""
-    options = {}
+def parse_pairs(option: str, form: str, pairs: Sequence[str], hint: str) -> dict[str, Any]:
+    """The keys and values of an option KEY=VALUE that is repeated."""
+    found: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not key.isidentifier() or not equals:
-            form = f"--set {pair!r} is not of the form OPTION=VALUE"
-            raise UserError(form, "gcn-partition models lists options")
-        if key in RESERVED:
-            own = f"--{key.replace('_', '-')}"
-            raise UserError(f"--set {pair}: {key} has an option of its own, {own}")
-        if key in options:
-            raise UserError(f"--set {pair}: {key} is given twice")
-        options[key] = value
+            raise UserError(f"{option} {pair!r} is not of the form {form}", hint)
+        if key in found:
+            raise UserError(f"{option} {pair}: {key} is given twice")
+        found[key] = value
+    return found
+
+
+def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
+    """The options of ``--set OPTION=VALUE``."""
+    hint = "gcn-partition models lists options"
+    options = parse_pairs("--set", "OPTION=VALUE", pairs, hint)
+    for key in options.keys() & RESERVED:
+        own = f"--{key.replace('_', '-')}"
+        raise UserError(f"--set {key}=…: {key} has an option of its own, {own}")
     return options
 
 

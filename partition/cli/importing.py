@@ -23,24 +23,9 @@ from partition.importing.readers.source import Layout
 from partition.importing.readers.text import COMMENTS
 from partition.importing.vertex_data import MASK_NUMBERS, SPLIT_EXAMPLES, RandomSplit
 from partition.reporting import tables
-from partition.reporting.tables import describe_data
 
 AUTOMATIC = "auto"
-Header = Annotated[
-    bool | None,
-    {
-        "help": "Whether the first line of a list of arcs is a header.  [default: determined from "
-        "it]"
-    },
-]
-Comments = Annotated[
-    str | None,
-    click.Choice(COMMENTS),
-    {
-        "help": "Lines of text that are comments: those that begin with these signs.  [default: "
-        "lines that begin with # or % and cannot be rows]"
-    },
-]
+Comments = Annotated[str | None, click.Choice(COMMENTS)]
 
 
 @dataclass(frozen=True)
@@ -58,6 +43,8 @@ class SourceOptions:
     columns : NAMES
         Columns of a list of arcs, in their order: source, target, weight, relation, and - for a
         column that is not read. Further columns are not read.
+    header
+        Whether the first line of a list of arcs is a header.  [default: determined from it]
     string_ids
         Read ids in a list of arcs as text, even if all are digits.
     vertices : N|A..B
@@ -82,7 +69,7 @@ class SourceOptions:
 
     format: Annotated[str, click.Choice([AUTOMATIC, *READERS])] = AUTOMATIC
     columns: str | None = None
-    header: Header = None
+    header: bool | None = None
     string_ids: bool = False
     vertices: str | None = None
     undirected: bool = False
@@ -125,6 +112,9 @@ class VertexData:
         FILE with the id of each row of the files of features, labels and masks; or sorted, if their
         rows are in the order of increasing ids. For a list of arcs, FILE also determines the
         vertices of the graph and their order.
+    comments
+        Lines of text that are comments: those that begin with these signs.  [default: lines that
+        begin with # or % and cannot be rows]
     missing_label : WORD
         Word for no label, beside an empty one and -1; may be given several times. All other words
         are classes.  [default: NaN; words such as NA are refused among numbers]
@@ -381,6 +371,6 @@ def export(
 
 
 def _result(path: Path, manifest: store.Manifest) -> Result:
-    summary = describe_data(store.open_graph(path))
+    summary = tables.describe_data(store.open_graph(path))
     facts = {"path": str(path), "manifest": manifest, "summary": summary}
     return Result(facts, lambda _: tables.show_data(path, manifest, summary))

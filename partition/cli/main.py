@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -17,17 +18,9 @@ from partition.graph import store
 from partition.graph.graph import Graph
 from partition.graph.links import list_pairs, read_pairs, remove_pairs
 from partition.graph.samples import list_samples, read_samples, remove_samples
-from partition.graph.store import Partition, members
 from partition.pipeline import adding
 from partition.pipeline.checking import check_folder
 from partition.reporting import tables
-from partition.reporting.tables import (
-    degrees,
-    describe_pairs,
-    describe_partition,
-    describe_samples,
-    describe_schema,
-)
 from partition.signals import end_in_order
 
 ELSEWHERE = {
@@ -57,40 +50,48 @@ def info(graph: common.GraphFolder, name: str | None = None) -> Result:
     if name is None:
         stored = store.open_graph(graph)
         partitions, pairs, samples = _contents(graph, stored.graph)
-        facts = {"path": str(graph), "manifest": stored.manifest, "degrees": degrees(stored.merged)}
-        facts |= {"partitions": [describe_partition(each, lists=False) for each in partitions]}
-        more = {"pairs": pairs, "samples": samples, "schema": describe_schema(stored.graph)}
+        facts = {"path": str(graph), "manifest": stored.manifest}
+        facts |= {"degrees": tables.degrees(stored.merged), "partitions": _described(partitions)}
+        more = {"pairs": pairs, "samples": samples, "schema": tables.describe_schema(stored.graph)}
         facts |= {key: found for key, found in more.items() if found}
         return Result(facts, partial(tables.show_graph, stored, partitions))
     kind = _kind_of(graph, name)
     if kind == "samples":
-        one = describe_samples(read_samples(graph, name))
+        one = tables.describe_samples(read_samples(graph, name))
         return Result(one, tables.show_samples)
     if kind == "pairs":
-        described = describe_pairs(read_pairs(graph, name), store.open_graph(graph).graph)
+        described = tables.describe_pairs(read_pairs(graph, name), store.open_graph(graph).graph)
         return Result(described, tables.show_pairs)
-    found = [store.read_partition(graph, each) for each in members(graph, name)]
+    found = [store.read_partition(graph, each) for each in store.members(graph, name)]
     return common.result_of(found, tables.show_partition)
 
 
 def _contents(
     path: Path, graph: Graph | None = None
-) -> tuple[list[Partition], list[dict[str, object]], list[dict[str, object]]]:
+) -> tuple[list[store.Partition], list[dict[str, object]], list[dict[str, object]]]:
     """All partitions of a folder, without their parts, and facts of its sets: pairs, samples."""
     names = store.list_partitions(path)
     pairs = [read_pairs(path, name, check=False) for name in list_pairs(path)]
     return (
         [store.read_partition(path, name, parts=False) for name in names],
-        [describe_pairs(each, graph) for each in pairs],
-        [describe_samples(read_samples(path, name)) for name in list_samples(path)],
+        [tables.describe_pairs(each, graph) for each in pairs],
+        [tables.describe_samples(read_samples(path, name)) for name in list_samples(path)],
     )
+
+
+def _described(partitions: Iterable[store.Partition]) -> list[dict[str, object]]:
+    return [tables.describe_partition(partition, lists=False) for partition in partitions]
 
 
 def _kind_of(graph: Path, name: str) -> str:
     """Of which kind a name is: "partition", "pairs" or "samples"; a UserError if of none."""
     partitions = store.list_partitions(graph)
     sets = {"pairs": list_pairs(graph), "samples": list_samples(graph)}
-    if name in partitions or set(members(graph, name)) & set(partitions) or not any(sets.values()):
+    if (
+        name in partitions
+        or set(store.members(graph, name)) & set(partitions)
+        or not any(sets.values())
+    ):
         return "partition"
     found = next((kind for kind, names in sets.items() if name in names), None)
     if found is None:
@@ -124,7 +125,7 @@ def list_(graph: common.GraphFolder) -> Result:
     """List the partitions of a graph, and its sets of pairs and of samples."""
     store.open_graph(graph, check=False)
     partitions, *sets = _contents(graph)
-    facts = [describe_partition(partition, lists=False) for partition in partitions]
+    facts = [tables.describe_partition(partition, lists=False) for partition in partitions]
     return Result([*facts, *itertools.chain(*sets)], lambda _: tables.show_list(partitions, *sets))
 
 
@@ -134,7 +135,7 @@ def remove(graph: common.GraphFolder, names: common.Names) -> Result:
     store.open_graph(graph, check=False)
     kinds = {name: _kind_of(graph, name) for name in names}
     of = [name for name, kind in kinds.items() if kind == "partition"]
-    partitions = [each for name in of for each in members(graph, name)]
+    partitions = [each for name in of for each in store.members(graph, name)]
     store.remove_partition(graph, *partitions)
     removing = {"pairs": remove_pairs, "samples": remove_samples}
     for name, kind in kinds.items():

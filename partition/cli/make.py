@@ -15,7 +15,7 @@ from partition.backends import TOOLS
 from partition.backends.catalogue import AUTO, MODELS
 from partition.cli import common
 from partition.commands import Assignments, Result, command, parse_bytes
-from partition.errors import UserError, unknown_name
+from partition.errors import UserError, check_name
 from partition.graph.manifest import read_manifest
 from partition.graph.store import EXCHANGES
 from partition.pipeline import adding, tool_files
@@ -86,6 +86,20 @@ class _Wanted:
     direction: common.Direction = None
 
 
+class _Network(Network):
+    """What a message costs.
+
+    Attributes
+    ----------
+    alpha
+        For auto: seconds per message.
+    beta
+        For auto: seconds per byte.
+    width
+        For auto: float32 columns of a row.
+    """
+
+
 @command
 def add(
     graph: common.GraphFolder,
@@ -99,9 +113,7 @@ def add(
     refine: bool = False,
     weigh: _Weights = (),
     time_limit: Annotated[float | None, {"also": f"[default: none; {_USUAL}]"}] = None,
-    alpha: float | None = None,
-    beta: float | None = None,
-    width: int | None = None,
+    network: _Network,
     exchange: Annotated[str | None, {"metavar": "|".join(AIMS)}] = None,
     memory: Annotated[str | None, {"also": f"For {', '.join(MODELS_KNOWN)}."}] = None,
     if_missing: bool = False,
@@ -129,12 +141,6 @@ def add(
         exchange for --model mg.
     time_limit : SECONDS
         Time for all of it: tools are stopped, searches end with what they have.
-    alpha
-        For auto: seconds per message.  [default: 5e-7]
-    beta
-        For auto: seconds per byte.  [default: 1e-10]
-    width
-        For auto: float32 columns of a row.  [default: 64]
     exchange
         For auto: the exchange that a partition is for; auto: one for each, NAME-rows and
         NAME-mixed.  [default: auto]
@@ -166,10 +172,8 @@ def add(
             raise UserError("--objective and --set objective=… say the same: give one of them")
         options["objective"] = objective
     of_model = MODELS[model].exchange if model in MODELS else "rows"
-    aim = parse_objective(weigh, of_model) if refine or weigh else None
+    aim = _objective(weigh, of_model) if refine or weigh else None
     _refuse_unused(model, tool, aim is not None)
-    given = {"alpha": alpha, "beta": beta, "width": width}
-    network: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     common_options: dict[str, Any] = {"overwrite": force, **vars(wanted)}
     if model == AUTO:
         if tool or options:
@@ -181,14 +185,14 @@ def add(
             )
         if time_limit is None:
             time_limit = usual_limit(read_manifest(graph).nnz)
-    elif network or exchange is not None:
+    elif network != _Network() or exchange is not None:
         raise UserError("--alpha, --beta, --width and --exchange are options of --model auto")
     _prepare(time_limit, AIMS[1:] if model == AUTO else [aim.exchange] if aim else [])
     shown = common.working("partitioning", time_limit)
     with common.shown_warnings(adding.PartitionWarning, "warning") as messages, shown as report:
         if model == AUTO:
             made = add_best(
-                graph, k, network=Network(**network), exchange=exchange or "auto", objective=aim,
+                graph, k, network=network, exchange=exchange or "auto", objective=aim,
                 time_limit=time_limit, report=report, **common_options,
             )  # fmt: skip
         else:
@@ -278,7 +282,7 @@ def refine(
     gcn-partition refine G.graph hp-64 --effort 4 --time-limit 600
     gcn-partition refine G.graph hp-64 -k 16
     """
-    objective = parse_objective(weigh, exchange)
+    objective = _objective(weigh, exchange)
     _prepare(time_limit, [objective.exchange])
     with (
         common.shown_warnings(adding.PartitionWarning, "warning") as messages,
@@ -291,23 +295,19 @@ def refine(
     return common.result_of([made], common.show_added, warnings=messages)
 
 
-def parse_objective(pairs: tuple[str, ...], exchange: str) -> Objective:
+def _objective(pairs: Sequence[str], exchange: str) -> Objective:
     """An objective from ``--weigh NAME=WEIGHT``; what is not named keeps its default weight."""
-    weights: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, text = pair.partition("=")
-        if equals and name not in WEIGHTS:
-            raise unknown_name("weight of the objective", name, WEIGHTS)
-        if name in weights:
-            raise UserError(f"--weigh {pair}: {name} is given twice")
+    form, hint = "NAME=WEIGHT", f"{WEIGHTS[0]}=1"
+    weights = common.parse_pairs("--weigh", form, pairs, hint)
+    for name, text in weights.items():
+        check_name("weight of the objective", name, WEIGHTS)
         try:
             weights[name] = float(text)
         except ValueError:
-            raise UserError(
-                f"--weigh {pair!r} is not of the form NAME=WEIGHT", f"{WEIGHTS[0]}=1"
-            ) from None
+            wrong = f"--weigh {name}={text} is not of the form {form}"
+            raise UserError(wrong, hint) from None
         if not 0 <= weights[name] < math.inf:
-            raise UserError(f"--weigh {pair}: weights are not negative")
+            raise UserError(f"--weigh {name}={text}: weights are not negative")
     objective = replace(OBJECTIVES[exchange], **weights)
     if not objective.sum():
         raise UserError("all weights of the objective are 0")

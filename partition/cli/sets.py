@@ -12,7 +12,7 @@ import numpy as np
 from click.core import ParameterSource
 
 from partition.cli import common
-from partition.cli.importing import Comments, Header
+from partition.cli.importing import Comments
 from partition.commands import Result, command
 from partition.errors import UserError, check_name
 from partition.graph import store
@@ -28,7 +28,6 @@ from partition.importing.steps import in_order_of_vertices, open_steps
 from partition.importing.vertex_data import Places
 from partition.pipeline.hard_candidates import with_hard_candidates
 from partition.reporting import tables
-from partition.reporting.tables import describe_pairs, describe_samples
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ def pairs(
     whole: Path | None = None,
     files: _Files,
     columns: str | None = None,
-    header: Header = None,
+    header: bool | None = None,
     comments: Comments = None,
     drop_held_out: bool = False,
     force: common.Force = False,
@@ -144,6 +143,11 @@ def pairs(
     columns : NAMES
         Columns of tables of pairs in their order: source, target, relation, and - for one that is
         not read.
+    header
+        Whether the first line of a table is a header.  [default: determined from it]
+    comments
+        Lines of text that are comments: those that begin with these signs.  [default: lines that
+        begin with # or % and cannot be rows]
     drop_held_out
         Leave pairs that are also there to validate or test on out of those to train on, and those
         to test on out of those to validate on.
@@ -201,7 +205,7 @@ def pairs(
     kept = {twin: share for twin, share in twins.items() if twin in (made.twins or ())}
     for line in [*notes, *descriptions(kept, stored.graph.relations, of)]:
         common.note(line)
-    described = describe_pairs(made, stored.graph)
+    described = tables.describe_pairs(made, stored.graph)
     return Result(described, lambda _: tables.show_list([], [described]))
 
 
@@ -244,7 +248,7 @@ def negatives(
     stored = store.open_graph(graph)
     with common.working() as tell:
         made = with_hard_candidates(pairs, stored.graph, hard, list(dict.fromkeys(of)), tell)
-    facts = describe_pairs(write_pairs(graph, made, force=True), stored.graph)
+    facts = tables.describe_pairs(write_pairs(graph, made, force=True), stored.graph)
     return Result(facts, lambda _: tables.show_list([], [facts]))
 
 
@@ -326,7 +330,7 @@ def samples(
             graph, name, arrays["states"], arrays.get("targets"), ranges, made=made, force=force,
             links=plain if link else None,
         )  # fmt: skip
-    facts = describe_samples(found)
+    facts = tables.describe_samples(found)
     return Result(facts, lambda _: tables.show_list([], [], [facts]))
 
 

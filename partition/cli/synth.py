@@ -117,23 +117,13 @@ class _Hetero:
 
 
 @command
-def sbm(
-    out: common.NewGraph,
-    options: _Sbm,
-    *,
-    force: common.Force = False,
-) -> Result:
+def sbm(out: common.NewGraph, options: _Sbm, *, force: common.Force = False) -> Result:
     """A stochastic block model: planted communities, with features that depend on them."""
     return write_synthetic(out, "sbm", synthetic.sbm(**vars(options)), vars(options), force)
 
 
 @command
-def rmat(
-    out: common.NewGraph,
-    wanted: _Rmat,
-    *,
-    force: common.Force = False,
-) -> Result:
+def rmat(out: common.NewGraph, wanted: _Rmat, *, force: common.Force = False) -> Result:
     """An R-MAT graph, with very unequal degrees: few vertices have very many arcs."""
     arcs = 16 << max(0, wanted.scale) if wanted.arcs is None else wanted.arcs
     options = vars(wanted) | {"arcs": arcs}

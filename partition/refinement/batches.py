@@ -71,7 +71,7 @@ class _BatchSearch(Search):
 
     def _descend(self, level: Level, state: core.State, depth: int, finer: int = 0) -> core.State:
         # A cluster is several readers for one net and one for another: vertices move alone.
-        return self._alone(level, state, self.longer * sweeps_for(len(level.pins)))
+        return self._anneal(level, state, self.longer * sweeps_for(len(level.pins)))
 
     def _sweep(self, state: core.State, temperature: float) -> None:
         energy = energy_at(state, self.objective, PRESSURE[temperature == 0])

@@ -173,20 +173,14 @@ class Search(Annealing):
                     state = self.state(level, below.parts[labels], depth)
                     del below
                 del coarse  # as large as the level itself, where it was no use
-        return self._alone(level, state, sweeps, depth, pins / max(1, pins + finer))
-
-    def _alone(
-        self, level: Level, state: core.State, sweeps: int, depth: int = 0, share: float = 1.0
-    ) -> core.State:
-        """Search on this level, in a share of the time that is left."""
-        part = self.deadline.part(share if self.deadline.paced else 1.0)
-        sweeps = max(1, round(sweeps * min(1.0, self.effort)))
-        return self._anneal(state, level, depth, sweeps, part)
+        return self._anneal(level, state, sweeps, depth, pins / max(1, pins + finer))
 
     def _anneal(
-        self, state: core.State, level: Level, depth: int, sweeps: int, part: Deadline
+        self, level: Level, state: core.State, sweeps: int, depth: int = 0, share: float = 1.0
     ) -> core.State:
-        """Heat, cool, and undo it if that was for nothing."""
+        """Heat, cool, and undo it if that was for nothing, in a share of the time that is left."""
+        part = self.deadline.part(share if self.deadline.paced else 1.0)
+        sweeps = max(1, round(sweeps * min(1.0, self.effort)))
         kept, before, feasible = state.parts.copy(), self._value(state), self._feasible(state)
         ceiling = self._value(state, smooth=True) + self.tolerance * self.objective.sum()
         # Up, in a quarter of the sweeps at most, as long as the partition bears it; not at all

@@ -271,9 +271,7 @@ def _check_made_so(partition: store.Partition, **wanted: float) -> None:
 
 
 def _lines(
-    case: list[str],
-    ratios: Mapping[str, Mapping[str, float | None]],
-    ends: Sequence[list[str]],
+    case: list[str], ratios: Mapping[str, Mapping[str, float | None]], ends: Sequence[list[str]]
 ) -> Iterator[list[str]]:
     """A line for each recipe, and one for the first recipe's figures over those of each other."""
     for (label, of), end in zip(ratios.items(), ends, strict=True):
