@@ -150,7 +150,8 @@ def _declarations(what: Any) -> Iterator[Decorator]:
         default = None if required else default
         metavar = " ".join(word for word in form.split() if word[0] != "-")
         more = _typed(hints[name]) | ({"metavar": metavar} if metavar else {})
-        more |= {"required": required, "default": default}
+        # An option whose default is said to be None is never missing.
+        more |= {"required": True} if required else {"default": default}
         if parameter.kind is not parameter.KEYWORD_ONLY and not isinstance(what, type):
             yield click.argument(name, nargs=-1 if more.pop("multiple", False) else 1, **more)
             continue
