@@ -210,8 +210,8 @@ def _check_rows(rows: np.ndarray, count: int, where: str) -> None:
 
 ENTITY = "entity"  # the type of all vertices
 SCHEMA = "graph.toml"
-# A word such as 007 or +7, which a number would lose digits or signs of.
-WRITTEN = re.compile(rb"""(?:^|[\s,;"])(?:-?0[0-9]|\+)""")
+# A word such as 007, which a number would lose digits of.
+ZEROS = re.compile(rb"(?:^|[\s,;])-?0[0-9]")
 
 
 @dataclass(frozen=True)
@@ -352,7 +352,7 @@ def _arcs(relation: Relation, file: Path, given: Layout, as_text: bool) -> _Arcs
 
     def look(lines: bytes) -> None:
         nonlocal as_written
-        as_written = as_written or WRITTEN.search(lines) is not None
+        as_written = as_written or ZEROS.search(lines) is not None
 
     format = checked_format(file, "auto", layout)
     if format not in ("edges", "parquet"):
@@ -366,8 +366,8 @@ def _arcs(relation: Relation, file: Path, given: Layout, as_text: bool) -> _Arcs
         arcs, comments = listed.read(look)
     if not listed.text and as_written:
         return _arcs(relation, file, given, True)
-    ends = arcs["source"], arcs["target"]
-    return _Arcs(file, ends, arcs.get("weight"), ", ".join(listed.unread), comments)
+    source, target = np.stack([arcs["source"], arcs["target"]])  # texts of one length
+    return _Arcs(file, (source, target), arcs.get("weight"), ", ".join(listed.unread), comments)
 
 
 def _table(name: str, given: Path | int | None, as_text: bool, comments: str | None) -> NodeTable:
