@@ -75,7 +75,7 @@ FORMATS = {
     ),
     "dgl": Format("dgl_bin:read", (".bin",), options=OF_ARCS),
     "parquet": Format(
-        "arc_lists:stream_parquet",
+        "arc_lists:stream",
         (".parquet",),
         options=("columns", "string_ids", "vertices", "ids", *OF_ARCS),
     ),

@@ -362,7 +362,7 @@ def _arcs(relation: Relation, file: Path, given: Layout, as_text: bool) -> _Arcs
             ends = source.ids[source.source], source.ids[source.target]
         return _Arcs(file, ends, source.weights)
     with read_errors(file):
-        listed = find_arcs(file, layout, parquet=format == "parquet")
+        listed = find_arcs(file, layout)
         arcs, comments = listed.read(look)
     if not listed.text and as_written:
         return _arcs(relation, file, given, True)
