@@ -20,7 +20,7 @@ from partition.importing.readers.arc_lists import find_arcs, read_pairs
 from partition.importing.readers.classes import classes_or_targets
 from partition.importing.readers.files import check_file, check_inside, quoted, read_errors
 from partition.importing.readers.npz import MASK_FIELDS, source_of, weights_name
-from partition.importing.readers.numbering import number_vertices, positions, shown_id
+from partition.importing.readers.numbering import number_vertices, positions
 from partition.importing.readers.reading import read_source
 from partition.importing.readers.source import Layout, Source
 from partition.importing.readers.vertex_tables import NodeTable, plain, read_ids, read_nodes
@@ -400,14 +400,8 @@ def _numbered(
             continue
         if not len(known):
             raise UserError(f"{file}: there are no vertices of the type {name}")
-        place, there = positions(known, wanted)
-        if not there.all():
-            missing = shown_id(wanted[int(np.argmin(there))])
-            raise UserError(
-                f"{file}: there is no {name} {missing}",
-                f"--nodes {name}=FILE names all vertices of the type, or leave it out",
-            )
-        numbered.append(place)
+        hint = f"--nodes {name}=FILE names all vertices of the type, or leave it out"
+        numbered.append(positions(known, wanted, f"{file}: there is no {name}", hint=hint))
     return known, numbered
 
 
