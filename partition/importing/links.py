@@ -29,7 +29,7 @@ from partition.importing.readers.arc_columns import ends_of
 from partition.importing.readers.arc_lists import ArcList, read_pairs, rows_of_pairs
 from partition.importing.readers.files import COMPRESSED, check_file, check_inside, quoted
 from partition.importing.readers.names import MASK_OF
-from partition.importing.readers.numbering import positions, shown_id
+from partition.importing.readers.numbering import positions
 from partition.importing.readers.pyg import CACHES, CLASSES, attributes_of
 from partition.importing.readers.source import Layout
 from partition.importing.tensors import host_array
@@ -569,11 +569,8 @@ def vertices_of(ids: np.ndarray, graph: Graph, where: str) -> np.ndarray:
     known = np.asarray(graph.ids)
     if (known.dtype.kind == "U") != (ids.dtype.kind == "U"):
         raise UserError(f"{where}: vertices are {ids.dtype}, the ids of the graph {known.dtype}")
-    place, there = positions(known, ids.reshape(-1))
-    if not there.all():
-        missing = shown_id(ids.reshape(-1)[int(np.argmin(there))])
-        raise UserError(f"{where} names the vertex {missing}, which the graph does not have")
-    return place.reshape(ids.shape)
+    before, after = f"{where} names the vertex", ", which the graph does not have"
+    return positions(known, ids.reshape(-1), before, after).reshape(ids.shape)
 
 
 def _of_mask(pairs: PairSet, mask: str, keep: np.ndarray) -> PairSet:

@@ -310,12 +310,9 @@ class Places:
         same = first and self._consecutive and self._vertices is None
         meaning = self._numbers or ("ids" if same else None)
         if numbers.dtype.kind == "U" or meaning == "ids":
-            place, there = positions(self._ids, self._of_one_kind(numbers, where))
-            if there.all():
-                return place
-            outside = shown_id(numbers[int(np.argmin(there))])
             span = f"outside 0..{self.n - 1}" if same else "that the graph does not have"
-            raise UserError(f"{where} names a vertex {span}: {outside}")
+            numbers = self._of_one_kind(numbers, where)
+            return positions(self._ids, numbers, f"{where} names a vertex {span}:")
         if meaning is None:
             raise UserError(
                 f"{where}: the numbers can be ids ({self._sample()}) or rows (0..{self.n - 1})",
@@ -327,13 +324,9 @@ class Places:
 
     def _found(self, ids: np.ndarray, where: str, partly: bool = False) -> np.ndarray:
         """The vertex of each id; a UserError unless every vertex is there, or ``partly`` some."""
-        place, there = positions(self._ids, self._of_one_kind(ids, where))
-        if not there.all():
-            strange = shown_id(ids[int(np.argmin(there))])
-            raise UserError(
-                f"{where}: the graph has no vertex {strange}; its ids are {self._sample()}",
-                self._hint(),
-            )
+        before, after = f"{where}: the graph has no vertex", f"; its ids are {self._sample()}"
+        ids = self._of_one_kind(ids, where)
+        place = positions(self._ids, ids, before, after, self._hint())
         if len(ids) != self.n and not partly:
             absent = np.ones(self.n, bool)
             absent[place] = False

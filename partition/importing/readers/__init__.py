@@ -53,12 +53,14 @@ ARCHIVES = ("npz", "pyg")  # formats that are zip archives themselves
 RELATION = "relation"  # the column of relations in --columns
 TRIPLETS = "triplet-type-list.csv.gz"
 OF_ARCS = ("arc_features", "arc_label")
+OF_LISTS = ("columns", "string_ids", "vertices", "ids")
+OF_TEXT = ("header", "comments")
 FORMATS = {
     "mtx": Format("matrix_market:read", (".mtx",), options=("arc_features",), packed=True),
     "edges": Format(
         "arc_lists:stream",
         (".txt", ".edges", ".edgelist", ".el", ".tsv", ".csv"),
-        options=("columns", "header", "comments", "string_ids", "vertices", "ids", *OF_ARCS),
+        options=(*OF_LISTS, *OF_TEXT, *OF_ARCS),
         packed=True,
     ),
     "metis": Format("metis:read", (".graph", ".metis"), packed=True),
@@ -74,16 +76,8 @@ FORMATS = {
         "pyg:read", (".pt", ".pth"), ("processed/data.pt",), single=False, options=OF_ARCS
     ),
     "dgl": Format("dgl_bin:read", (".bin",), options=OF_ARCS),
-    "parquet": Format(
-        "arc_lists:stream_parquet",
-        (".parquet",),
-        options=("columns", "string_ids", "vertices", "ids", *OF_ARCS),
-    ),
-    "triples": Format(
-        "typed_tables:read_triples",
-        options=("columns", "header", "comments", "string_ids", "vertices", "ids"),
-        packed=True,
-    ),
+    "parquet": Format("arc_lists:stream", (".parquet",), options=(*OF_LISTS, *OF_ARCS)),
+    "triples": Format("typed_tables:read_triples", options=(*OF_LISTS, *OF_TEXT), packed=True),
     "tables": Format(
         "typed_tables:read",
         (".toml",),

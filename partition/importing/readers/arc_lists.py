@@ -28,7 +28,7 @@ from partition.importing.readers.names import (
     resembles_number,
     roles_by_types,
 )
-from partition.importing.readers.parquet import ParquetTable, is_text, open_parquet
+from partition.importing.readers.parquet import ParquetTable, is_parquet, is_text, open_parquet
 from partition.importing.readers.source import Layout, Piece, Reading, Stream, in_step
 from partition.importing.readers.text import (
     SIGNS,
@@ -52,21 +52,18 @@ AT_ONCE = 1 << 22  # arcs of an array
 
 
 def stream(path: Path, layout: Layout, reading: Reading) -> Stream:
-    """Read a list of arcs in text: columns separated by white space, commas, semicolons or tabs.
+    """Read a list of arcs in Parquet, or in text, separated by white space, commas and so on.
 
     For comments see :meth:`Table.is_comment`; their count is a note. A UserError if there is no arc
-    in the file, a line is not two ids and, where the others have one, a finite weight, or it is not
+    in the file, a row is not two ids and, where the others have one, a finite weight, or it is not
     clear what a column or the first line is.
     """
-    return _stream(find_arcs(path, layout), "edges", reading)
-
-
-def stream_parquet(path: Path, layout: Layout, reading: Reading) -> Stream:
-    """Read a list of arcs in Parquet. Two columns with other names are taken in their order.
-
-    A UserError if it is not clear what a column is, a value is missing, or a weight is not finite.
-    """
-    return _stream(find_arcs(path, layout, parquet=True), "parquet", reading)
+    arcs = find_arcs(path, layout)
+    notes: dict[str, object] = {"columns": arcs.note} if arcs.note else {}
+    format = "edges" if isinstance(arcs.table, Table) else "parquet"
+    rest = {"format": format, "notes": notes, "unread": arcs.unread}
+    pieces, weighted = arcs.pieces(reading, notes), "weight" in arcs.roles
+    return Stream(pieces, str(path), weighted=weighted, text=arcs.text, rest=rest)
 
 
 def stream_array(path: Path, layout: Layout, reading: Reading) -> Stream:
@@ -97,13 +94,6 @@ def stream_array(path: Path, layout: Layout, reading: Reading) -> Stream:
     none = np.empty(0, np.int64)
     own = in_step(pieces(), readers, lambda: Piece(none, none, None, {}, 0))
     return Stream(own, str(path), rest={"format": "npy"})
-
-
-def _stream(arcs: ArcList, format: str, reading: Reading) -> Stream:
-    notes: dict[str, object] = {"columns": arcs.note} if arcs.note else {}
-    rest = {"format": format, "notes": notes, "unread": arcs.unread}
-    where, weighted = str(arcs.table.path), "weight" in arcs.roles
-    return Stream(arcs.pieces(reading, notes), where, weighted=weighted, text=arcs.text, rest=rest)
 
 
 @dataclass(frozen=True)
@@ -223,11 +213,10 @@ def read_pairs(
     ``look_up``: somebody looks their ids up, so a first line that is no header may have any. With
     the arrays come the table that they are from and the number of its comments.
     """
-    format = guess_format(path)
-    if format == "npy":
+    if guess_format(path) == "npy":
         return _pairs_of_array(path, layout.columns), None, 0
     with read_errors(path):
-        listed = find_arcs(path, layout, parquet=format == "parquet")
+        listed = find_arcs(path, layout)
         if look_up and not listed.header:
             listed = replace(listed, doubtful=())
         arcs, comments = listed.read()
@@ -258,12 +247,12 @@ def rows_of_pairs(array: np.ndarray, where: str) -> np.ndarray:
     return array
 
 
-def find_arcs(path: Path, layout: Layout, parquet: bool = False) -> ArcList:
+def find_arcs(path: Path, layout: Layout) -> ArcList:
     """Judge the columns of a list of arcs by its first two lines and by the words of the user.
 
     A UserError if there is no arc, or it is not clear what a column is.
     """
-    arcs, words = _in_parquet(path, layout) if parquet else _in_text(path, layout)
+    arcs, words = (_in_parquet if is_parquet(path) else _in_text)(path, layout)
     roles, names = dict(arcs.roles), arcs.table.names
     called = list(names) or [str(i + 1) for i in range(len(words[0]))]
     labels = chosen(called, layout.arc_label, "--arc-label", path)
@@ -486,7 +475,7 @@ def _ids(column: np.ndarray | pa.Array, text: bool, path: Path) -> np.ndarray | 
             "integers",
         )
     too_large = column.dtype == np.uint64 and len(column) and column.max() >= 2**63
-    if column.ndim != 1 or column.dtype.kind not in "iu" or too_large:
+    if column.ndim != 1 or column.dtype.kind not in ("biu" if text else "iu") or too_large:
         raise UserError(f"{path}: ids are {column.dtype} {column.shape}, not integers or texts")
     return (
         pa.array(column.astype(str), pa.string()) if text else column.astype(np.int64, copy=False)

@@ -177,12 +177,19 @@ def distinct(*arrays: np.ndarray) -> np.ndarray:
     return values[np.append(True, values[1:] != values[:-1])]
 
 
-def positions(ids: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where each of ``wanted`` stands in ``ids``, and whether it is there at all."""
+def positions(
+    ids: np.ndarray, wanted: np.ndarray, before: str, after: str = "", hint: str | None = None
+) -> np.ndarray:
+    """Where each of ``wanted`` stands in ``ids``.
+
+    A UserError for one that is not there: its message has the id between ``before`` and ``after``.
+    """
     order = np.argsort(ids, kind="stable")
-    place = np.minimum(np.searchsorted(ids, wanted, sorter=order), len(ids) - 1)
-    found = order[place]
-    return found, ids[found] == wanted
+    place = order[np.minimum(np.searchsorted(ids, wanted, sorter=order), len(ids) - 1)]
+    there = ids[place] == wanted
+    if not there.all():
+        raise UserError(f"{before} {shown_id(wanted[int(np.argmin(there))])}{after}", hint)
+    return place
 
 
 def check_ids(ids: np.ndarray, where: object) -> None:
@@ -209,11 +216,7 @@ def _places(ids: np.ndarray, ends: np.ndarray, where: str) -> np.ndarray:
             f"those of --ids are {kinds[ids.dtype.kind]}",
             "--string-ids reads all of them as texts",
         )
-    place, there = positions(ids, ends)
-    if not there.all():
-        missing = shown_id(ends[int(np.argmin(there))])
-        raise UserError(f"{where}: the vertex {missing} is not in the file of --ids")
-    return place
+    return positions(ids, ends, f"{where}: the vertex", " is not in the file of --ids")
 
 
 def announced(ends: np.ndarray, vertices: str, where: str) -> tuple[int, int]:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from partition.errors import UserError, shortened
 from partition.importing.readers.files import quoted
 from partition.importing.readers.source import Reading, in_step
-from partition.records import ARCHIVE_RATIO, FREE_ARCHIVE
+from partition.records import ARCHIVE_RATIO, FREE_ARCHIVE, open_regular
 from partition.resident import check_memory
 
 BUFFER = 1 << 20  # bytes of a column that are read at once
@@ -72,6 +72,12 @@ class ParquetTable:
                         reading.tell("reading", done, self.rows)
 
         return in_step(own(), readers, lambda: (0, arrays(self.file.schema_arrow.empty_table(), 0)))
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file is one, by its first bytes."""
+    with open_regular(path) as file:
+        return file.read(4) == b"PAR1"
 
 
 def open_parquet(path: Path) -> ParquetTable:

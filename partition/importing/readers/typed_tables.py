@@ -21,7 +21,7 @@ from partition.importing.readers.arc_lists import find_arcs, read_pairs
 from partition.importing.readers.classes import classes_or_targets
 from partition.importing.readers.files import check_file, check_inside, quoted, read_errors
 from partition.importing.readers.npz import MASK_FIELDS, source_of, weights_name
-from partition.importing.readers.numbering import number_vertices, positions, shown_id
+from partition.importing.readers.numbering import number_vertices, positions
 from partition.importing.readers.reading import read_source
 from partition.importing.readers.source import Layout, Source
 from partition.importing.readers.vertex_tables import NodeTable, plain, read_ids, read_nodes
@@ -211,8 +211,8 @@ def _check_rows(rows: np.ndarray, count: int, where: str) -> None:
 
 ENTITY = "entity"  # the type of all vertices
 SCHEMA = "graph.toml"
-# A word such as 007 or +7, which a number would lose digits or signs of.
-WRITTEN = re.compile(rb"""(?:^|[\s,;"])(?:-?0[0-9]|\+)""")
+# A word such as 007, which a number would lose digits of.
+ZEROS = re.compile(rb"(?:^|[\s,;])-?0[0-9]")
 
 
 @dataclass(frozen=True)
@@ -353,7 +353,7 @@ def _arcs(relation: Relation, file: Path, given: Layout, as_text: bool) -> _Arcs
 
     def look(lines: bytes) -> None:
         nonlocal as_written
-        as_written = as_written or WRITTEN.search(lines) is not None
+        as_written = as_written or ZEROS.search(lines) is not None
 
     format = checked_format(file, "auto", layout)
     if format not in ("edges", "parquet"):
@@ -363,12 +363,12 @@ def _arcs(relation: Relation, file: Path, given: Layout, as_text: bool) -> _Arcs
             ends = source.ids[source.source], source.ids[source.target]
         return _Arcs(file, ends, source.weights)
     with read_errors(file):
-        listed = find_arcs(file, layout, parquet=format == "parquet")
+        listed = find_arcs(file, layout)
         arcs, comments = listed.read(look)
     if not listed.text and as_written:
         return _arcs(relation, file, given, True)
-    ends = arcs["source"], arcs["target"]
-    return _Arcs(file, ends, arcs.get("weight"), ", ".join(listed.unread), comments)
+    source, target = np.stack([arcs["source"], arcs["target"]])  # texts of one length
+    return _Arcs(file, (source, target), arcs.get("weight"), ", ".join(listed.unread), comments)
 
 
 def _table(name: str, given: Path | int | None, as_text: bool, comments: str | None) -> NodeTable:
@@ -404,14 +404,8 @@ def _numbered(
             continue
         if not len(known):
             raise UserError(f"{file}: there are no vertices of the type {name}")
-        place, there = positions(known, different)
-        if not there.all():
-            missing = shown_id(different[codes[int(np.argmin(there[codes]))]])
-            raise UserError(
-                f"{file}: there is no {name} {missing}",
-                f"--nodes {name}=FILE names all vertices of the type, or leave it out",
-            )
-        numbered.append(place[codes])
+        hint = f"--nodes {name}=FILE names all vertices of the type, or leave it out"
+        numbered.append(positions(known, different, f"{file}: there is no {name}", hint=hint)[codes])
     return known, numbered
 
 

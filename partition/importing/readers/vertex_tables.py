@@ -373,7 +373,7 @@ class _VertexTable:
     numbers, lists : sequence of bool
         Whether each column holds numbers, and whether these are in lists.
     texts : mapping of int to str
-        Columns that hold something else than numbers in the first row, and what.
+        Columns that hold something else than numbers in the first row: what messages say.
     first : sequence of str
         The words of the first line.
     rows : sequence of (int, list of str)
@@ -423,11 +423,11 @@ class _VertexTable:
                 f"{self.where} is not {self.width} numbers",
                 "a vertex a line; a column of ids is called 'id' in a header line",
             )
-        for name, holds in ((self.names[i], self.texts[i]) for i in places if i in self.texts):
+        for place in (place for place in places if place in self.texts):
             raise UserError(
-                f"{self.path}: the column {quoted(name)} holds {holds}",
-                f"if it is the label of a vertex, --label-column {name}; a column of ids is called "
-                "'id'",
+                self.texts[place],
+                f"if it is the label of a vertex, --label-column {self.names[place]}; a column of "
+                "ids is called 'id'",
             )
 
     def read(
@@ -508,9 +508,10 @@ def _open_text(path: Path, sought: _Sought, comments: str | None) -> _VertexTabl
         given = [word for word in given if not rules.is_missing(word)]
         numbers.append(not given or any(map(text.is_number, given)))
     of_texts = {
-        place: f"{quoted(word)} in line {number}, not a number"
+        place: f"{path}, line {number}: the column {quoted(name)} holds {quoted(word)}, not a "
+        "number"
         for number, row in rows[: bool(header)]
-        for place, word in enumerate(row)
+        for place, (name, word) in enumerate(zip(names, row, strict=False))
         if rules.is_name(word)
     }
     table = replace(table, separator=separator, width=width, header=header, names=tuple(names))
@@ -537,7 +538,11 @@ def _open_parquet(path: Path, sought: _Sought, comments: str | None) -> _VertexT
     table = parquet.open_parquet(path)
     names, kinds = table.names, [table.kind(place) for place in range(len(table.names))]
     numbers, lists = [not parquet.is_text(k) for k in kinds], list(map(parquet.is_list, kinds))
-    texts = {place: "no numbers" for place, of_numbers in enumerate(numbers) if not of_numbers}
+    texts = {
+        place: f"{path}: the column {quoted(name)} holds no numbers"
+        for place, name in enumerate(names)
+        if not numbers[place]
+    }
     ids, where = sought.ids(names, path), str(path)
     return _VertexTable(
         table, path, names, sought, where, len(kinds), ids, numbers, lists, texts, names
@@ -551,7 +556,7 @@ def _numbers_of(table: _VertexTable) -> Rows:
     """The columns of numbers side by side, or the column of one of the names that holds lists."""
     path, sought = table.path, table.sought
     places = table.data(sought.others)
-    texts = [i for i in places if sought.others and not table.numbers[i]]
+    texts = [i for i in places if table.names and sought.others and not table.numbers[i]]
     places = [i for i in places if i not in texts]
     if lists := [table.names[i] for i in places if table.lists[i]]:
         places = [table.names.index(_chosen(lists, sought, path))]
