@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import IO, Any, Generic, TypeVar
@@ -181,15 +181,15 @@ class Sets(Generic[T]):
                 os.rename(folder, aside)
             shutil.rmtree(aside, ignore_errors=True)
 
-    def keep(self, old: Path, new: Path, fits: Callable[[T], bool]) -> list[str]:
-        """Bring those sets of one graph folder along into another whose description fits it.
+    def keep(self, old: Path, new: Path, **facts: object) -> list[str]:
+        """Bring those sets of one graph folder along into another that have these facts.
 
         Returns the names of those that are left behind: they do not fit, or are damaged.
         """
         left = self.names(old)
         for name in self.names(old):
             with contextlib.suppress(UserError):
-                if fits(self.described(old, name)):
+                if facts.items() <= vars(self.described(old, name)).items():
                     folders = self.folder(old, name), self.folder(new, name)
                     shutil.copytree(*folders, copy_function=_linked)
                     left.remove(name)

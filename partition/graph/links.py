@@ -234,11 +234,6 @@ def read_pairs(path: str | os.PathLike[str], name: str, *, check: bool = True) -
     return pairs
 
 
-def keep_pairs(old: Path, new: Path, graph_id: str) -> list[str]:
-    """Bring along the sets of the graph ``graph_id``: see :meth:`Sets.keep`."""
-    return PAIRS.keep(old, new, lambda facts: facts.graph_id == graph_id)
-
-
 def identified(pairs: PairSet) -> PairSet:
     """The set with its content id: a hash of its arrays, and of all that says what they mean."""
     facts = {key: getattr(pairs, key) for key in ("graph_id", "directed", "replaced", "drawn")}

@@ -32,7 +32,7 @@ from partition.errors import UserError, check_name, system_errors, unknown_name
 from partition.graph import content, folders
 from partition.graph.folders import REPLACING, WAIT, check_stored_name, check_target
 from partition.graph.graph import DIRECTIONS, Graph, check_arcs, check_targets, merged
-from partition.graph.links import PairSet, has_pairs, keep_pairs
+from partition.graph.links import PAIRS, PairSet
 from partition.graph.manifest import (
     Direction,
     Manifest,
@@ -43,7 +43,7 @@ from partition.graph.manifest import (
     stored_fields,
 )
 from partition.graph.metrics import Metrics, NodeTraffic, vertex_counts
-from partition.graph.samples import SampleSet, keep_samples
+from partition.graph.samples import SAMPLES, SampleSet
 from partition.graph.sparse_rows import kept_form
 from partition.graph.typed import check_ends, settled
 from partition.locks import folder_inside, folder_lock
@@ -169,8 +169,8 @@ def new_folder(path: Path, overwrite: bool, report: Callable[[str], None]) -> It
                 # Until the new folder is in its place.
                 stack.enter_context(folder_lock(path, REPLACING, patience=WAIT))
                 lost["partitions"] = _keep_partitions(path, temporary, graph, manifest)
-                lost["pairs"] = keep_pairs(path, temporary, manifest.id)
-                lost["samples"] = keep_samples(path, temporary, manifest.n)
+                lost["pairs"] = PAIRS.keep(path, temporary, graph_id=manifest.id)
+                lost["samples"] = SAMPLES.keep(path, temporary, n=manifest.n)
 
         yield NewFolder(path, temporary, complete)
     if kept := list_partitions(path):
@@ -325,7 +325,7 @@ def write_partition(
     vector, description = _partition_files(path, partition.name)
     if read_manifest(Path(path)).id != partition.graph_id:
         raise UserError(f"{path} is another graph than the partition was made for")
-    if has_pairs(path, partition.name):
+    if PAIRS.has(path, partition.name):
         raise UserError(f"{path} has pairs {partition.name!r}", "give another --name")
     parts = np.asarray(partition.parts, np.int32)
     stored = replace(partition, parts=parts, id=content.parts_id(partition.k, parts))
