@@ -25,7 +25,7 @@ from typing import IO, Annotated, Any
 import msgspec
 import numpy as np
 
-from partition.errors import UserError, called, shortened, shown, system_errors
+from partition.errors import UserError, called, require, shortened, shown, system_errors
 from partition.locks import check_outside_graphs, process_is_dead, process_space
 from partition.resident import check_memory
 
@@ -352,8 +352,7 @@ def read_npy_header(
 
     A header that is damaged, or announces more than a file of ``size`` can hold, is refused.
     """
-    if not head.startswith(b"\x93NUMPY"):
-        raise UserError(f"{where} is not a .npy array")
+    require(head.startswith(b"\x93NUMPY"), f"{where} is not a .npy array")
     stream = io.BytesIO(head)  # which gives what it has, whatever length is announced
     try:
         read = np.lib.format.read_array_header_2_0

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import IO, Any, Generic, TypeVar
@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from partition import records
-from partition.errors import UserError, system_errors, unknown_name
+from partition.errors import UserError, require, system_errors, unknown_name
 from partition.graph.graph import AGAIN
 from partition.graph.relations import STORED_NAME
 from partition.locks import folder_inside, folder_lock
@@ -29,8 +29,7 @@ T = TypeVar("T")
 
 def check_target(path: Path, overwrite: bool = False) -> None:
     """Refuse a path that :func:`partition.graph.store.write_graph` could not write to."""
-    if path.suffix != ".graph":
-        raise UserError(f"a graph folder's name ends in .graph, not {path.name!r}")
+    require(path.suffix == ".graph", f"a graph folder's name ends in .graph, not {path.name!r}")
     if path.exists() and not overwrite:
         hint = "choose another name, or replace it: --force, in Python overwrite=True"
         raise UserError(f"{path} is there already", hint)
@@ -88,8 +87,7 @@ def read_json(file: Path) -> dict[str, Any]:
     try:
         with records.open_regular(file) as stream:
             size = os.fstat(stream.fileno()).st_size
-            if size > MAX_JSON:
-                raise UserError(f"{file} is damaged: it is longer than {MAX_JSON >> 20} MiB")
+            require(size <= MAX_JSON, f"{file} is damaged: it is longer than {MAX_JSON >> 20} MiB")
             facts = msgspec.json.decode(stream.read(size), type=dict[str, Any])
     except OSError as error:
         raise UserError(f"cannot read {file}: {error.strerror}") from error
@@ -181,15 +179,15 @@ class Sets(Generic[T]):
                 os.rename(folder, aside)
             shutil.rmtree(aside, ignore_errors=True)
 
-    def keep(self, old: Path, new: Path, fits: Callable[[T], bool]) -> list[str]:
-        """Bring those sets of one graph folder along into another whose description fits it.
+    def keep(self, old: Path, new: Path, **facts: object) -> list[str]:
+        """Bring those sets of one graph folder along into another that have these facts.
 
         Returns the names of those that are left behind: they do not fit, or are damaged.
         """
         left = self.names(old)
         for name in self.names(old):
             with contextlib.suppress(UserError):
-                if fits(self.described(old, name)):
+                if facts.items() <= vars(self.described(old, name)).items():
                     folders = self.folder(old, name), self.folder(new, name)
                     shutil.copytree(*folders, copy_function=_linked)
                     left.remove(name)

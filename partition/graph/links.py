@@ -17,6 +17,7 @@ draws what it needs, and all draw the same.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -27,7 +28,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from partition.errors import UserError
+from partition.errors import UserError, require
 from partition.graph import content
 from partition.graph.folders import Sets, map_array, save_arrays
 from partition.graph.graph import MASKS, Graph, arc_pieces, arc_places, arcs, distinct, index_dtype
@@ -167,8 +168,7 @@ def write_pairs(path: str | os.PathLike[str], pairs: PairSet, force: bool = Fals
     path = Path(path)
     PAIRS.folder(path, pairs.name)
     manifest = read_manifest(path)
-    if manifest.id != pairs.graph_id:
-        raise UserError(f"{path} is another graph than the pairs were made for")
+    require(manifest.id == pairs.graph_id, f"{path} is another graph than the pairs were made for")
     if pairs.twins is None:
         pairs = replace(pairs, twins=twins_by_name(manifest.schema))
     pairs = identified(_in_index_dtype(pairs, manifest.n))
@@ -227,16 +227,10 @@ def read_pairs(path: str | os.PathLike[str], name: str, *, check: bool = True) -
         if check:
             _check_vertices(arrays, manifest.n)
             for file, text in content.sums_of(arrays).items():
-                if facts.sums[file] != text:
-                    raise UserError(f"{file}.npy does not hold what pairs.json says")
+                require(facts.sums[file] == text, f"{file}.npy does not hold what pairs.json says")
     except UserError as error:
         raise UserError(f"{folder} is damaged: {error.message}", AGAIN) from None
     return pairs
-
-
-def keep_pairs(old: Path, new: Path, graph_id: str) -> list[str]:
-    """Bring along the sets of the graph ``graph_id``: see :meth:`Sets.keep`."""
-    return PAIRS.keep(old, new, lambda facts: facts.graph_id == graph_id)
 
 
 def identified(pairs: PairSet) -> PairSet:
@@ -466,8 +460,7 @@ def split_pairs(
         or none with an arc, or fewer pairs without an arc than there are to be negatives.
     """
     parsed = parsed_shares(shares)
-    if not 0 <= seed <= MAX_SEED:
-        raise UserError(f"seed {seed} is outside 0..2^63-1")
+    require(0 <= seed <= MAX_SEED, f"seed {seed} is outside 0..2^63-1")
     if negatives < 0 or candidates < 0:
         raise UserError("a number of negatives or candidates is not below 0")
     masks: dict[str, list[np.ndarray]] = {mask: [] for mask in (*MASKS, *OF_NEGATIVES)}
@@ -478,7 +471,8 @@ def split_pairs(
     for group in groups:
         sizes = [int(share * len(group.every)) for share in parsed[1:]]
         mask_of = _masks_of(len(group.every), sizes, key(seed, _ORDER, *group.family))
-        mask_of = mask_of[np.searchsorted(group.every, group.edges)]
+        if group.edges is not group.every:
+            mask_of = mask_of[np.searchsorted(group.every, group.edges)]
         for number, mask in enumerate(MASKS):
             masks[mask].append(_from_keys(group.found[mask_of == number], graph.n))
         wanted = [len(masks[mask][-1]) * negatives for mask in HELD_OUT]
@@ -486,47 +480,33 @@ def split_pairs(
         drawn = non_arcs(graph, sum(wanted), directed, base, group.ends)
         for mask, piece in zip(OF_NEGATIVES, np.split(drawn, wanted[:1]), strict=True):
             masks[mask].append(_from_keys(np.sort(piece), graph.n))
-    if not negatives:
-        masks = {mask: masks[mask] for mask in MASKS}
-    found = {mask: np.concatenate(pieces) for mask, pieces in masks.items()}
-    relations_of = {
-        mask: np.repeat(
-            np.array([group.numbers[0] for group in groups], np.int32), [*map(len, pieces)]
-        )
-        for mask, pieces in masks.items()
-        if graph.relations
-    }
-    return identified(
-        PairSet(
-            name=name,
-            graph_id=content.content_id(graph) if graph_id is None else graph_id,
-            id="",
-            directed=directed,
-            seed=seed,
-            made=" of ".join([f"split {','.join(map(str, shares))}", *relations]),
-            positives={mask: found[mask] for mask in MASKS},
-            negatives={_mask(mask): found[mask] for mask in OF_NEGATIVES if negatives},
-            drawn=candidates,
-            relations=relations_of,
-            relation_names=names_of(graph.relations),
-            twins=tuple(twins),
-        )
-    )
+    masks = {mask: of for mask, of in masks.items() if negatives or mask in MASKS}
+    found = {mask: of[0] if len(of) == 1 else np.concatenate(of) for mask, of in masks.items()}
+    firsts = np.array([number for group in groups for number in group.numbers], np.int32)
+    sizes_of = {mask: [len(piece) for piece in of] for mask, of in masks.items()}
+    made = " of ".join([f"split {','.join(map(str, shares))}", *relations])
+    graph_id = content.content_id(graph) if graph_id is None else graph_id
+    return identified(PairSet(
+        name, graph_id, "", directed, seed, made, {mask: found[mask] for mask in MASKS},
+        negatives={_mask(mask): found[mask] for mask in OF_NEGATIVES if negatives},
+        drawn=candidates,
+        relations={mask: np.repeat(firsts, n) for mask, n in sizes_of.items() if len(firsts)},
+        relation_names=names_of(graph.relations),
+        twins=tuple(twins),
+    ))  # fmt: skip
 
 
 def parsed_shares(shares: Sequence[Fraction | float | str]) -> tuple[Fraction, ...]:
     """Three shares to train, validate and test; a UserError unless they add up to 1."""
     hint = "such as 0.85,0.05,0.10: to train, validate and test"
-    text = ",".join(map(str, shares))
-    try:
-        parsed = tuple(Fraction(str(share)) for share in shares)
-    except (ValueError, ZeroDivisionError):
-        raise UserError(f"{text!r} are no three shares of the pairs", hint) from None
+    text, parsed = ",".join(map(str, shares)), [Fraction(-1)]
+    with contextlib.suppress(ValueError, ZeroDivisionError):
+        parsed = [Fraction(str(share)) for share in shares]
     if len(parsed) != len(MASKS) or min(parsed) < 0:
         raise UserError(f"{text!r} are no three shares of the pairs", hint)
     if sum(parsed) != 1:
         raise UserError(f"the shares {text} add up to {float(sum(parsed)):g}, not to 1", hint)
-    return parsed
+    return tuple(parsed)
 
 
 def has_arcs(
@@ -583,17 +563,13 @@ def non_arcs(
     found, have, start = [np.zeros(0, np.int64)], 0, 0
     while have < count:
         if start == total:
-            raise UserError(
-                f"the graph has {have:,} pairs without an arc, {count:,} negatives are asked for: "
-                "it is too dense",
-                "give fewer --negatives, or 0 and --candidates",
-            )
+            few = f"the graph has {have:,} pairs without an arc, {count:,} negatives are asked for"
+            hint = "give fewer --negatives, or 0 and --candidates"
+            raise UserError(f"{few}: it is too dense", hint)
         stop = min(total, start + min(_AT_ONCE, 2 * (count - have) + 64))
         numbers = permuted(np.arange(start, stop), total, base)
-        if apart:
-            first, second = np.divmod(numbers, size)
-        else:
-            first, second = (_directed_pair if directed else _undirected_pair)(numbers, size)
+        pair_of = _directed_pair if directed else _undirected_pair
+        first, second = np.divmod(numbers, size) if apart else pair_of(numbers, size)
         pairs = np.column_stack([first + first_of.start, second + second_of.start])
         pairs = pairs[~has_arcs(graph, pairs, directed)]
         found.append(keys(pairs, graph.n, directed or apart))
@@ -649,29 +625,30 @@ def _groups(
 ) -> list[_Group]:
     """The pairs that the arcs of each relation make, or all arcs where there are none."""
     types, kinds, relations = graph.vertex_types, graph.arc_type, graph.relations
+    found: dict[int, np.ndarray] = {}
     if types is None or kinds is None:
         if names:
             raise UserError(f"--relation {names[0]}: the graph has no relations", "leave it out")
-        ends = range(graph.n), range(graph.n)
-        (found, edges, every, _) = _related({0: _pairs_of(graph, directed)}, twins, graph.n)[0]
-        return [_Group(found, edges, every, (), (), ends)]
-    chosen = [place_of(name, relations, "--relation") for name in dict.fromkeys(names)]
-    order, source = np.argsort(kinds, kind="stable"), arcs(graph)
-    bounds = np.searchsorted(kinds[order], np.arange(len(relations) + 1))
-    of_relations: dict[int, np.ndarray] = {}
-    for number in chosen or _without_twins(graph.schema.forward, twins):
-        some = order[bounds[number] : bounds[number + 1]]
-        pairs = np.column_stack([source[some], graph.indices[some]])
-        one = relations[number]
-        of = keys(pairs[pairs[:, 0] != pairs[:, 1]], graph.n, directed or one.source != one.target)
-        of_relations[number] = distinct(of)
-    return [
-        _Group(
-            *(found, edges, every, (number,), (first,)),
-            (types.range(relations[number].source), types.range(relations[number].target)),
-        )
-        for number, (found, edges, every, first) in _related(of_relations, twins, graph.n).items()
-    ]
+        found[0] = _pairs_of(graph, directed)
+    else:
+        chosen = [place_of(name, relations, "--relation") for name in dict.fromkeys(names)]
+        order, source = np.argsort(kinds, kind="stable"), arcs(graph)
+        bounds = np.searchsorted(kinds[order], np.arange(len(relations) + 1))
+        for number in chosen or _without_twins(graph.schema.forward, twins):
+            some = order[bounds[number] : bounds[number + 1]]
+            pairs = np.column_stack([source[some], graph.indices[some]])
+            pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+            apart = relations[number].source != relations[number].target
+            found[number] = distinct(keys(pairs, graph.n, directed or apart))
+    groups = []
+    for number, (of, edges, every, first) in _related(found, twins, graph.n).items():
+        if types is None or kinds is None:
+            groups.append(_Group(of, edges, every, (), (), (range(graph.n), range(graph.n))))
+        else:
+            source_type, _, target_type = relations[number]
+            ends = types.range(source_type), types.range(target_type)
+            groups.append(_Group(of, edges, every, (number,), (first,), ends))
+    return groups
 
 
 def _without_twins(numbers: Sequence[int], twins: Collection[Twin]) -> list[int]:

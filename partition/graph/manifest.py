@@ -9,7 +9,7 @@ from typing import Annotated
 
 import numpy as np
 
-from partition.errors import UserError
+from partition.errors import UserError, require
 from partition.graph.content import TYPE_FEATURES, Known, content_id, data_id, sums_of
 from partition.graph.folders import checked, map_array, read_json
 from partition.graph.graph import AGAIN, DIRECTIONS, MASKS, ArcData, Graph, symmetry
@@ -276,8 +276,7 @@ def read_manifest(path: Path) -> Manifest:
         what = f"{path} is not a graph folder: it has no manifest.json"
         raise UserError(what, hint if path.is_file() else None)
     facts = read_json(file)
-    if facts.get("format") != FORMAT:
-        raise UserError(f"{file} does not describe a graph")
+    require(facts.get("format") == FORMAT, f"{file} does not describe a graph")
     if facts.get("version") not in READABLE:
         found, known = facts.get("version"), ", ".join(map(str, READABLE))
         raise UserError(f"{path} has format version {found!r}, this program reads {known}", AGAIN)

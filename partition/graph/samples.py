@@ -20,7 +20,7 @@ import hashlib
 import itertools
 import operator
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, Protocol
@@ -108,11 +108,8 @@ class SampleSet:
 
         All of them within one range; a step is the last one of its own history.
         """
-        found = [
-            np.arange(start + history - 1, stop - ahead, dtype=np.int64)
-            for start, stop in self.ranges.get(mask, ())
-            if stop - ahead > start + history - 1
-        ]
+        ranges = self.ranges.get(mask, ())
+        found = [np.arange(start + history - 1, stop - ahead) for start, stop in ranges]
         return np.concatenate([np.empty(0, np.int64), *found])
 
     def scales(self) -> tuple[np.ndarray, np.ndarray]:
@@ -121,9 +118,7 @@ class SampleSet:
         Of states, then of targets. The deviation of a column without any, or of equal numbers, is
         1: see Chan, Golub and LeVeque (1983) for how moments of parts are joined.
         """
-        some = [np.arange(*one) for one in self.ranges.get("train", ())]
-        rows = self.moments[:, np.concatenate([np.empty(0, np.int64), *some])]
-        counts, means, squares = rows
+        counts, means, squares = self.moments[:, self.anchors("train", 1, 0)]
         total = counts.sum(axis=0)
         known = np.maximum(total, 1)
         mean = (counts * means).sum(axis=0) / known
@@ -243,7 +238,7 @@ def read_samples(path: str | os.PathLike[str], name: str, *, check: bool = False
     except UserError as error:
         raise UserError(damaged + error.message, AGAIN) from None
     if check:
-        scanned = [_scanned(kind, array, lambda piece: None) for kind, array in arrays.items()]
+        scanned = [_scanned(kind, array) for kind, array in arrays.items()]
         same = np.array_equal(np.concatenate([each for each, _ in scanned], axis=2), moments)
         if not same or _id_of([digest for _, digest in scanned], facts.ranges) != facts.id:
             raise UserError(damaged + "it does not hold what samples.json says", AGAIN)
@@ -251,24 +246,22 @@ def read_samples(path: str | os.PathLike[str], name: str, *, check: bool = False
     return SampleSet(folder, name, n, *known)
 
 
-def keep_samples(old: Path, new: Path, n: int) -> list[str]:
-    """Bring along the sets of graphs with ``n`` vertices: see :meth:`Sets.keep`."""
-    return SAMPLES.keep(old, new, lambda facts: facts.n == n)
-
-
 def _written(
     file: Path, kind: str, array: Steps, link: Path | None, report: Callable[[int], None]
 ) -> tuple[np.ndarray, str]:
     """Write an array, or give its file a second name; returns what :func:`_scanned` does."""
-    in_order = isinstance(array, np.ndarray) and array.flags.c_contiguous
-    if link is not None and in_order and array.dtype == _stored(array.dtype):
+    in_order, dtype = (
+        isinstance(array, np.ndarray) and array.flags.c_contiguous,
+        _stored(array.dtype),
+    )
+    if link is not None and in_order and array.dtype == dtype:
         with contextlib.suppress(OSError):  # of another file system: a copy
             os.link(link.resolve(), file)
-            return _scanned(kind, array, lambda piece: None, report)
-    header = {"descr": _stored(array.dtype).str, "fortran_order": False, "shape": array.shape}
+            return _scanned(kind, array, report=report)
+    header = {"descr": dtype.str, "fortran_order": False, "shape": array.shape}
     with atomic_file(file) as stream:
         np.lib.format.write_array_header_1_0(stream, header)
-        return _scanned(kind, array, lambda piece: stream.write(piece.data), report)
+        return _scanned(kind, array, stream.write, report)
 
 
 def _stored(dtype: np.dtype) -> np.dtype:
@@ -280,28 +273,22 @@ def _stored(dtype: np.dtype) -> np.dtype:
 def _scanned(
     kind: str,
     array: Steps,
-    take: Callable[[np.ndarray], object],
+    take: Callable[[memoryview], object] = lambda piece: None,
     report: Callable[[int], None] = lambda steps: None,
 ) -> tuple[np.ndarray, str]:
     """Moments of each step, and the hash of all; ``take`` is given each piece."""
-    dtype = _stored(array.dtype)
+    dtype, (steps, n, columns) = _stored(array.dtype), array.shape
     digest = hashlib.blake2b(f"{kind} {dtype.str} {[*array.shape]}".encode(), digest_size=16)
-    moments = np.empty((3, array.shape[0], array.shape[2]))
-    for some, found in _pieces(array):
-        piece = np.ascontiguousarray(found, dtype)
-        moments[:, some] = _moments(kind, some.start, piece)
-        digest.update(piece.data)
-        take(piece)
-        report(some.stop)
-    return moments, digest.hexdigest()
-
-
-def _pieces(array: Steps) -> Iterator[tuple[slice, np.ndarray]]:
-    steps, n, columns = array.shape
+    moments = np.empty((3, steps, columns))
     count = max(1, _AT_ONCE // max(1, n * columns * array.dtype.itemsize))
     for start in range(0, steps, count):
         some = slice(start, min(start + count, steps))
-        yield some, array[some]
+        piece = np.ascontiguousarray(array[some], dtype)
+        moments[:, some] = _moments(kind, start, piece)
+        digest.update(piece.data)
+        take(piece.data)
+        report(some.stop)
+    return moments, digest.hexdigest()
 
 
 def _moments(kind: str, first: int, piece: np.ndarray) -> np.ndarray:

@@ -32,7 +32,7 @@ from partition.errors import UserError, check_name, system_errors, unknown_name
 from partition.graph import content, folders
 from partition.graph.folders import REPLACING, WAIT, check_stored_name, check_target
 from partition.graph.graph import DIRECTIONS, Graph, check_arcs, check_targets, merged
-from partition.graph.links import PairSet, has_pairs, keep_pairs
+from partition.graph.links import PAIRS, PairSet
 from partition.graph.manifest import (
     Direction,
     Manifest,
@@ -43,7 +43,7 @@ from partition.graph.manifest import (
     stored_fields,
 )
 from partition.graph.metrics import Metrics, NodeTraffic, vertex_counts
-from partition.graph.samples import SampleSet, keep_samples
+from partition.graph.samples import SAMPLES, SampleSet
 from partition.graph.sparse_rows import kept_form
 from partition.graph.typed import check_ends, settled
 from partition.locks import folder_inside, folder_lock
@@ -126,16 +126,13 @@ class NewFolder:
 
     path: Path
     temporary: Path
-    complete: Callable[[Graph, Manifest], None]
+    locks: contextlib.ExitStack
+    lost: dict[str, list[str]]
 
     def fill(
-        self,
-        graph: Graph,
-        source: Mapping[str, object],
-        direction: str,
-        keep_features: str = "auto",
-        known: content.Known | None = None,
-    ) -> Manifest:
+        self, graph: Graph, source: Mapping[str, object], direction: str,
+        keep_features: str = "auto", known: content.Known | None = None,
+    ) -> Manifest:  # fmt: skip
         """Write the arrays of a graph that are not there yet, and the manifest.
 
         See :func:`write_graph`, and :func:`partition.graph.manifest.manifest_of` for what is known.
@@ -143,12 +140,18 @@ class NewFolder:
         graph = settled(graph)
         if graph.vertex_types is None or keep_features != "auto":
             graph = replace(graph, features=kept_form(graph.features, keep_features))
-        arrays = content.file_arrays(graph)
-        manifest = manifest_of(graph, arrays, self.path.stem, direction, source, known)
-        there = {name for name in arrays if (self.temporary / f"{name}.npy").exists()}
-        missing = {name: array for name, array in arrays.items() if name not in there}
-        folders.save_arrays(self.temporary, missing, self.path)
-        self.complete(graph, manifest)
+        path, new, arrays = self.path, self.temporary, content.file_arrays(graph)
+        manifest = manifest_of(graph, arrays, path.stem, direction, source, known)
+        missing = {name: a for name, a in arrays.items() if not (new / f"{name}.npy").exists()}
+        folders.save_arrays(new, missing, path)
+        with atomic_file(new / "manifest.json", "w") as file:
+            folders.dump_json(file, stored_fields(manifest))
+        if path.exists():
+            # Until the new folder is in its place.
+            self.locks.enter_context(folder_lock(path, REPLACING, patience=WAIT))
+            self.lost["partitions"] = _keep_partitions(path, new, graph, manifest)
+            self.lost["pairs"] = PAIRS.keep(path, new, graph_id=manifest.id)
+            self.lost["samples"] = SAMPLES.keep(path, new, n=manifest.n)
         return manifest
 
 
@@ -159,20 +162,9 @@ def new_folder(path: Path, overwrite: bool, report: Callable[[str], None]) -> It
     See :func:`write_graph`.
     """
     lost: dict[str, list[str]] = {}
-    with contextlib.ExitStack() as stack, atomic_folder(path, overwrite=overwrite) as temporary:
+    with contextlib.ExitStack() as locks, atomic_folder(path, overwrite=overwrite) as temporary:
         (temporary / "partitions").mkdir()
-
-        def complete(graph: Graph, manifest: Manifest) -> None:
-            with atomic_file(temporary / "manifest.json", "w") as file:
-                folders.dump_json(file, stored_fields(manifest))
-            if path.exists():
-                # Until the new folder is in its place.
-                stack.enter_context(folder_lock(path, REPLACING, patience=WAIT))
-                lost["partitions"] = _keep_partitions(path, temporary, graph, manifest)
-                lost["pairs"] = keep_pairs(path, temporary, manifest.id)
-                lost["samples"] = keep_samples(path, temporary, manifest.n)
-
-        yield NewFolder(path, temporary, complete)
+        yield NewFolder(path, temporary, locks, lost)
     if kept := list_partitions(path):
         report(f"the arcs are the same: partitions kept: {', '.join(kept)}")
     for kind, names in lost.items():
@@ -325,7 +317,7 @@ def write_partition(
     vector, description = _partition_files(path, partition.name)
     if read_manifest(Path(path)).id != partition.graph_id:
         raise UserError(f"{path} is another graph than the partition was made for")
-    if has_pairs(path, partition.name):
+    if PAIRS.has(path, partition.name):
         raise UserError(f"{path} has pairs {partition.name!r}", "give another --name")
     parts = np.asarray(partition.parts, np.int32)
     stored = replace(partition, parts=parts, id=content.parts_id(partition.k, parts))
@@ -429,7 +421,6 @@ class _Step(TypedDict, total=False):
     predicted: float
     direction: str
     note: str
-    chosen: object
 
 
 class _Options(TypedDict, total=False):
@@ -443,18 +434,17 @@ def _is_whole(history: Sequence[Mapping[str, Any]]) -> bool:
     """Whether rows that were measured have all figures, and all rows a choice if one has."""
     tried = any("chosen" in row for row in history)
     always = {"note", "chosen"} if tried else set()
-    measured = {*STEP_FIGURES, "predicted"} if tried else {*STEP_FIGURES}
+    measured = {*STEP_FIGURES} | ({"predicted"} if tried else set())
     return all(always | (measured if "volume" in row else set()) <= row.keys() for row in history)
 
 
 def _are_of_parts(figures: Metrics | NodeTraffic, k: int) -> bool:
     """Whether figures have a number for each part, or for each node."""
-    count, lists = k, [each for each in vars(figures).values() if isinstance(each, list)]
+    lists = [each for each in vars(figures).values() if isinstance(each, list)]
     if isinstance(figures, NodeTraffic):  # the last node may hold fewer parts
-        count = -(-k // figures.ranks_per_node)
-    else:
-        lists += [[0] * figures.k, *(figures.types or {}).values()]
-    return {len(one) for one in lists} == {count}
+        return {len(one) for one in lists} == {-(-k // figures.ranks_per_node)}
+    lists += (figures.types or {}).values()
+    return figures.k == k and {len(one) for one in lists} == {k}
 
 
 def list_partitions(path: str | os.PathLike[str]) -> list[str]:

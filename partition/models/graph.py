@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partition.errors import UserError
+from partition.errors import require
 from partition.graph.aggregation import symmetrised
 from partition.graph.graph import REVERSED, Graph, row_sizes
 from partition.graph.sampling import pointers
@@ -39,8 +39,7 @@ def graph_model(graph: Graph, direction: str = "in", *, max_net: int = 0) -> Gra
     diagonal among them, are left out, unless it is 0: rows of H that most parts need whatever is
     done. The direction matters to the weights, and to these columns.
     """
-    if max_net < 0:
-        raise UserError(f"max_net = {max_net}: it is a number of entries, 0 for no limit")
+    require(max_net >= 0, f"max_net = {max_net}: it is a number of entries, 0 for no limit")
     left_out, arcs = None, graph.nnz
     if max_net:
         sizes = row_sizes(graph, REVERSED[direction])

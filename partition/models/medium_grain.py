@@ -31,20 +31,18 @@ def medium_grain_model(
     parts, the volume of the mixed exchange. Without them, an entry belongs to the shorter one of
     its row and its column, since a long one will be cut in any case.
     """
-    row, column = _entries(graph, direction)
-    summed = by_length(row, column, graph.n)
+    indptr, rows = columns(graph, direction)
+    column = np.repeat(np.arange(graph.n, dtype=rows.dtype), np.diff(indptr))
+    proper = rows != column  # entries beside the diagonal
+    row, column = rows[proper], column[proper]
+    lengths = [np.bincount(ends, minlength=graph.n) for ends in (row, column)]
+    summed = lengths[1][column] < lengths[0][row]
     if parts is not None:
-        summed = by_cover(row, column, np.asarray(parts), summed)
+        summed = _by_cover(row, column, np.asarray(parts), summed)
     return _hypergraph(row, column, summed, graph.n)
 
 
-def by_length(row: np.ndarray, column: np.ndarray, n: int) -> np.ndarray:
-    """Which entries belong to their column because it is shorter than their row: (m,) bool."""
-    row_length, column_length = np.bincount(row, minlength=n), np.bincount(column, minlength=n)
-    return column_length[column] < row_length[row]
-
-
-def by_cover(
+def _by_cover(
     row: np.ndarray, column: np.ndarray, parts: np.ndarray, otherwise: np.ndarray
 ) -> np.ndarray:
     """Which entries belong to their column in the best assignment for these parts: (m,) bool.
@@ -68,14 +66,6 @@ def _partners(vertices: np.ndarray, partners: np.ndarray, n: int) -> np.ndarray:
     """The different partners of each vertex: (n,) integers."""
     k = int(partners.max(initial=0)) + 1
     return np.bincount(np.unique(vertices.astype(np.int64) * k + partners) // k, minlength=n)
-
-
-def _entries(graph: Graph, direction: str) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns of the entries of M beside the diagonal."""
-    indptr, rows = columns(graph, direction)
-    column = np.repeat(np.arange(graph.n, dtype=rows.dtype), np.diff(indptr))
-    proper = rows != column
-    return rows[proper], column[proper]
 
 
 def _hypergraph(row: np.ndarray, column: np.ndarray, summed: np.ndarray, n: int) -> HypergraphModel:

@@ -20,7 +20,7 @@ from itertools import count, islice
 
 import numpy as np
 
-from partition.errors import UserError
+from partition.errors import UserError, require
 from partition.graph import sampling
 from partition.graph.graph import Graph, row_sizes
 from partition.graph.hashing import key, mixed
@@ -45,10 +45,8 @@ def nets_needed(k: int, theta: float, delta: float) -> int:
     |N| ≥ (k − 1)² / (2θ²) · ln(2/δ). It holds for a partition chosen before the nets are drawn;
     one that is fitted to them needs more. θ > 0 and 0 < δ < 1 are checked.
     """
-    if not 0 < theta < math.inf:
-        raise UserError(f"theta = {theta}: the error of the mean connectivity is above 0")
-    if not 0 < delta < 1:
-        raise UserError(f"delta = {delta}: a probability between 0 and 1")
+    require(0 < theta < math.inf, f"theta = {theta}: the error of the mean connectivity is above 0")
+    require(0 < delta < 1, f"delta = {delta}: a probability between 0 and 1")
     return math.ceil((k - 1) ** 2 / (2 * theta**2) * math.log(2 / delta))
 
 
@@ -62,10 +60,9 @@ def settle(graph: Graph, direction: str, k: int, seed: int, options: Settings) -
     batches alone. A hypergraph that would be too large is refused.
     """
     theta, delta = float(options["theta"]) or THETA, float(options["delta"])
-    wanted = nets_needed(k, theta, delta)
-    batches = int(options["batches"])
-    if batches < 0:
-        raise UserError(f"batches = {batches}: a number, or 0 for what theta and delta ask for")
+    wanted, batches = nets_needed(k, theta, delta), int(options["batches"])
+    told = f"batches = {batches}: a number, or 0 for what theta and delta ask for"
+    require(batches >= 0, told)
     if options["sampler"] != "vertex":
         options = {**options, "owners": "batch"}
     drawn = _Drawn(graph, direction, seed, options)
@@ -85,9 +82,9 @@ def settle(graph: Graph, direction: str, k: int, seed: int, options: Settings) -
         batches = math.ceil(wanted / nets) if nets else 1
         batches = -(-batches // epoch) * epoch
         if pins * batches > MAX_PINS:
+            asked = f"theta = {theta:g} and delta = {delta:g} ask for {wanted:,} nets"
             raise UserError(
-                f"theta = {theta:g} and delta = {delta:g} ask for "
-                f"{wanted:,} nets: {batches:,} batches of {pins:,.0f} pins are too many",
+                f"{asked}: {batches:,} batches of {pins:,.0f} pins are too many",
                 "choose a larger theta, or give the number of batches",
             )
         options = {**options, "theta": theta}
@@ -113,21 +110,19 @@ def stochastic_model(
     memory holds the distinct nets and a bounded number of others. The options are those of
     :func:`partition.graph.sampling.make_sampler`, and ``owners``, "all" or "batch".
     """
-    merged, pending, waiting = _NO_NETS, [], 0
+    merged = _nets(Pattern(np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, np.int32)))
+    pending, waiting = list[_Nets](), 0
     for nets in islice(_Drawn(graph, direction, seed, options), batches):
         pending.append(nets)
         waiting += len(nets.pins)
         if waiting > max(PENDING_PINS, len(merged.pins) // 2):
             merged, pending, waiting = _merge([merged, *pending]), [], 0
             if len(merged.pins) > MAX_PINS:
-                raise UserError(
-                    f"{batches} batches have more than {MAX_PINS} pins",
-                    "choose a larger theta, fewer or smaller batches",
-                )
+                what = f"{batches} batches have more than {MAX_PINS} pins"
+                raise UserError(what, "choose a larger theta, fewer or smaller batches")
     merged = _merge([merged, *pending])
-    return HypergraphModel(
-        row_sizes(graph, direction), merged.indptr, merged.pins, merged.costs, merged.owners
-    )
+    of_nets = merged.indptr, merged.pins, merged.costs, merged.owners
+    return HypergraphModel(row_sizes(graph, direction), *of_nets)
 
 
 @dataclass(frozen=True)
@@ -141,10 +136,7 @@ class _Nets:
     codes: np.ndarray  # (2, nets) uint64
 
 
-_NO_NETS = _Nets(
-    np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, np.int32),
-    np.empty(0, np.int64), np.empty((2, 0), np.uint64),
-)  # fmt: skip
+JOINED = ("owners", "pins", "costs", "codes")
 
 
 class _Drawn:
@@ -203,13 +195,9 @@ def _nets(pattern: Pattern) -> _Nets:
 def _joined(pieces: list[_Nets]) -> _Nets:
     if len(pieces) == 1:
         return pieces[0]
-    return _Nets(
-        np.concatenate([piece.owners for piece in pieces]),
-        pointers(np.concatenate([np.diff(piece.indptr) for piece in pieces])),
-        np.concatenate([piece.pins for piece in pieces]),
-        np.concatenate([piece.costs for piece in pieces]),
-        np.concatenate([piece.codes for piece in pieces], axis=1),
-    )
+    indptr = pointers(np.concatenate([np.diff(piece.indptr) for piece in pieces]))
+    rest = {name: [getattr(piece, name) for piece in pieces] for name in JOINED}
+    return _Nets(indptr=indptr, **{name: np.concatenate(of, -1) for name, of in rest.items()})
 
 
 def _merge(pieces: list[_Nets]) -> _Nets:

@@ -20,7 +20,7 @@ import numpy as np
 
 from partition.backends import TOOLS, Tool
 from partition.backends.catalogue import MODELS, all_options, settled
-from partition.errors import UserError
+from partition.errors import UserError, require
 from partition.graph import metrics as measuring
 from partition.graph import store
 from partition.graph.graph import DIRECTIONS, Graph
@@ -251,8 +251,7 @@ def refine_partition(
             f"k = {k}: the {before.k} parts of {start!r} cannot be joined by as many each",
             f"choose a divisor of {before.k}, or make a partition by gcn-partition add",
         )
-    if not 0 < effort < math.inf:
-        raise UserError(f"effort = {effort}: it multiplies the work, 1 is the default")
+    require(0 < effort < math.inf, f"effort = {effort}: it multiplies the work, 1 is the default")
     if name is None:
         differs = balance.USUAL_IMBALANCE if recipe.imbalance == usual else recipe.imbalance
         ending = MIXED if objective.exchange == "mixed" else REFINED

@@ -132,8 +132,7 @@ def name_of_numbers(imbalance: float, seed: int) -> str:
 
 def check_parts_wanted(k: int, manifest: Manifest) -> None:
     """A UserError unless 1 ≤ k ≤ n."""
-    if k < 1:
-        raise UserError(f"k = {k}: a partition has at least one part")
+    require(k >= 1, f"k = {k}: a partition has at least one part")
     if k > max(manifest.n, 1):
         raise UserError(
             f"k = {k} parts, but {manifest.name} has {manifest.n} vertices",
@@ -161,8 +160,7 @@ def check_imbalance(imbalance: float, graph: Graph, k: int, direction: str) -> N
 
 def check_seed(seed: int) -> None:
     """A UserError unless it is in range."""
-    if not 0 <= seed < SEED_LIMIT:
-        raise UserError(f"seed = {seed} is not in 0..{SEED_LIMIT - 1}")
+    require(0 <= seed < SEED_LIMIT, f"seed = {seed} is not in 0..{SEED_LIMIT - 1}")
 
 
 def parse_balance(text: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from partition.backends import TOOLS
 from partition.backends.catalogue import AUTO, MODELS, all_options
 from partition.backends.process import TimeIsUp
 from partition.deadline import Deadline
-from partition.errors import UserError, check_name
+from partition.errors import UserError, check_name, require
 from partition.graph import store
 from partition.graph.graph import Graph
 from partition.graph.manifest import read_manifest
@@ -208,10 +208,8 @@ class Network:
     def check(self) -> None:
         """A UserError unless α, β ≥ 0 and the width ≥ 1."""
         for name, value in (("alpha", self.alpha), ("beta", self.beta)):
-            if not 0 <= value < math.inf:
-                raise UserError(f"{name} = {value}: seconds are positive")
-        if self.width < 1:
-            raise UserError(f"width = {self.width}: a row has at least one column")
+            require(0 <= value < math.inf, f"{name} = {value}: seconds are positive")
+        require(self.width >= 1, f"width = {self.width}: a row has at least one column")
 
     def mixed_seconds(self, rows: Metrics, mixed: Metrics) -> float:
         """The same of a mixed exchange, and of what the busiest part multiplies more for it."""
