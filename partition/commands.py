@@ -17,14 +17,7 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hi
 import click
 import click.shell_completion
 
-from partition.errors import (
-    EXIT_USER_ERROR,
-    UserError,
-    meant_keys,
-    memory_errors,
-    nearest,
-    printing,
-)
+from partition import errors
 from partition.records import to_json
 from partition.registry import resolved
 
@@ -70,7 +63,7 @@ class Result(NamedTuple):
 
     facts: Any
     show: Callable[[Any], None] | str
-    error: UserError | None = None
+    error: errors.UserError | None = None
 
     def print(self, as_json: bool) -> None:
         """Print it, as JSON or for people."""
@@ -208,7 +201,7 @@ def page_option(text: str) -> Decorator:
 
 def _as_page(context: click.Context, option: click.Parameter, page: Path | None) -> Path | None:
     if page is not None and page.suffix not in (".html", ".htm"):
-        raise UserError(
+        raise errors.UserError(
             f"--html {page}: a browser shows files that end in .html",
             f"such as --html {page.with_suffix('.html')}",
         )
@@ -252,18 +245,18 @@ class Commands(click.Group):
         """Read the command line and run the command."""
         try:
             try:
-                with memory_errors(), printing():
+                with errors.memory_errors(), errors.printing():
                     code = super().main(args, prog_name, complete_var, False, **more)
             except click.exceptions.NoArgsIsHelpError as error:
                 click.echo(error.format_message(), err=True)
-                code = EXIT_USER_ERROR
+                code = errors.EXIT_USER_ERROR
             except click.ClickException as error:
                 raise as_user_error(error, prog_name or "it") from error
-        except UserError as error:
+        except errors.UserError as error:
             if not standalone_mode:
                 raise
             click.echo(f"error: {error}", err=True)
-            code = EXIT_USER_ERROR
+            code = errors.EXIT_USER_ERROR
         if standalone_mode:
             sys.exit(code if isinstance(code, int) else 0)
         return code
@@ -312,21 +305,21 @@ class Assignments(click.Option):
         return max(self.opts, key=len)
 
 
-def as_user_error(error: click.ClickException, program: str) -> UserError:
+def as_user_error(error: click.ClickException, program: str) -> errors.UserError:
     """A mistake that click found, as all others are told, with what may be meant."""
     context = getattr(error, "ctx", None)
     if context is None:
-        return UserError(error.format_message().rstrip("."), f"see {program} --help")
+        return errors.UserError(error.format_message().rstrip("."), f"see {program} --help")
     words = context.meta.get(_WORDS, [])
     for option, text, value in _unassigned(context.command, words):
         form = f"{option.spelled} {text!r} is not of the form {option.metavar}"
-        return UserError(form, f"{option.spelled} {text}={value}")
+        return errors.UserError(form, f"{option.spelled} {text}={value}")
     help_ = f"see {context.command_path} --help"
     if isinstance(error, click.NoSuchOption):
         name = error.option_name
         meant = _meant_by(context.command, name, words)
-        return UserError(f"{context.command_path} has no option {name}", meant or help_)
-    return UserError(error.format_message().rstrip("."), _form_of(error, context) or help_)
+        return errors.UserError(f"{context.command_path} has no option {name}", meant or help_)
+    return errors.UserError(error.format_message().rstrip("."), _form_of(error, context) or help_)
 
 
 def _unassigned(
@@ -359,13 +352,13 @@ def _meant_by(command: click.Command, given: str, words: Sequence[str]) -> str |
         keys = list(setting.keys())
         if value.partition("=")[0] in keys and name not in options:  # --grid train.lr=0.1,0.2
             return f"{found[-1].spelled} {value}"
-        meant = [key for key in meant_keys(name, keys) if key in keys]
-        near = nearest(name, [*options, *(key.rpartition(".")[2] for key in meant)])
+        meant = [key for key in errors.meant_keys(name, keys) if key in keys]
+        near = errors.nearest(name, [*options, *(key.rpartition(".")[2] for key in meant)])
         if meant and near not in options:
             # Several values may be a list, or what is to be tried.
             spelled = [each.spelled for each in (found if "," in value else [setting])]
             return " or ".join(f"{one} {key}={value}" for one in spelled for key in meant)
-    near = nearest(name, options)
+    near = errors.nearest(name, options)
     return f"did you mean {options[near]}?" if near else None
 
 
@@ -411,7 +404,7 @@ def refuse_twice(command: click.Command, ctx: click.Context, words: Sequence[str
         harmless = option.multiple or option.count or (option.is_flag and not option.secondary_opts)
         if order.count(option) > 1 and not harmless:
             spelled = max(option.opts, key=len)
-            raise UserError(f"{spelled} is given twice", f"see {inner.command_path} --help")
+            raise errors.UserError(f"{spelled} is given twice", f"see {inner.command_path} --help")
 
 
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12,
@@ -422,5 +415,5 @@ def parse_bytes(text: str, option: str = "--memory") -> float:
     """A size such as 64GB, 500M or 2TiB in bytes; anything else is refused."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*?)b?\s*", text.lower())
     if not match or match[2] not in UNITS or float(match[1]) == 0:
-        raise UserError(f"{option} {text!r} is not a size", "such as 64GB")
+        raise errors.UserError(f"{option} {text!r} is not a size", "such as 64GB")
     return float(match[1]) * UNITS[match[2]]

@@ -134,12 +134,8 @@ def printing() -> Iterator[None]:
         raise UserError(f"cannot write the output: {error.strerror}") from error
 
 
-_NOT_WRITABLE = {
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.EPIPE,
-}  # or closed: head has read enough
+# Or closed: head has read enough.
+_NOT_WRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPIPE}
 
 
 def installing(extra: str, *others: str) -> str:

@@ -15,16 +15,9 @@ from partition.registry import Settings
 from partition.resident import let_go
 
 PRESETS = (
-    "default",
-    "eco",
-    "strong",
-    "fast",
-    "terapart",
-    "terapart-eco",
-    "largek",
-    "largek-eco",
+    "default", "eco", "strong", "fast", "terapart", "terapart-eco", "largek", "largek-eco",
     "largek-strong",
-)
+)  # fmt: skip
 AUTOMATIC = "auto"
 # The first word of a ParHIP file: no weights of edges, weights of vertices, and 64 bits everywhere,
 # or numbers of vertices in 32.

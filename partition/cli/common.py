@@ -118,6 +118,12 @@ RESERVED = {
 }  # fmt: skip
 
 
+def is_given(name: str) -> bool:
+    """Whether an option stands on the command line."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is click.core.ParameterSource.COMMANDLINE
+
+
 def note(line: str) -> None:
     """Something the user should know, on standard error."""
     click.echo(f"note: {shown(line)}", err=True)

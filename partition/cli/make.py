@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import click
-from click.core import ParameterSource
 
 from partition.backends import TOOLS
 from partition.backends.catalogue import AUTO, MODELS
@@ -213,24 +212,18 @@ def _prepare(time_limit: float | None, exchanges: Sequence[str]) -> None:
             deadline_with_refinement(time_limit, exchanges)
 
 
-def _given(name: str) -> bool:
-    """Whether an option stands on the command line."""
-    source = click.get_current_context().get_parameter_source(name)
-    return source is ParameterSource.COMMANDLINE
-
-
 def _refuse_unused(model: str, tool: str | None, refine: bool) -> None:
     """Refuse an option that was given and that nothing here would look at."""
-    if _given("mapping") and not _given("ranks_per_node"):
+    if common.is_given("mapping") and not common.is_given("ranks_per_node"):
         raise UserError("--mapping needs --ranks-per-node")
     if model == AUTO or refine:
         return
     chosen, backend = choose_tool(model, tool)
-    if _given("imbalance") and not backend.balanced:
+    if common.is_given("imbalance") and not backend.balanced:
         raise UserError(
             f"--imbalance: the tool {chosen!r} does not balance parts", "leave it out, or --refine"
         )
-    if _given("seed") and not backend.seeded and not MODELS[model].random:
+    if common.is_given("seed") and not backend.seeded and not MODELS[model].random:
         raise UserError(f"--seed: nothing is random in the tool {chosen!r}", "leave it out")
 
 
@@ -391,7 +384,7 @@ def export_model(
     gcn-partition export-model G.graph G.u --format patoh --balance nnz,rows
     gcn-partition export-model G.graph S.hgr --format hmetis --model shp -k 8 --set batch=20000
     """
-    if _given("seed") and not (model in MODELS and MODELS[model].random):
+    if common.is_given("seed") and not (model in MODELS and MODELS[model].random):
         raise UserError("--seed: nothing is random but the model shp", "leave it out")
     with common.working("writing"):
         facts = tool_files.export_model(

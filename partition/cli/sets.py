@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
-from click.core import ParameterSource
 
 from partition.cli import common
 from partition.cli.importing import Comments
@@ -171,8 +169,7 @@ def pairs(
     parts = files.given()
     reading = bool(whole or parts)
     for option in vars(drawing) if reading else ():
-        source = click.get_current_context().get_parameter_source(option)
-        if source is ParameterSource.COMMANDLINE:
+        if common.is_given(option):
             raise UserError(f"--{option} draws pairs, and these are read from files")
     if (layout != Layout() or drop_held_out) and not reading:
         raise UserError(

@@ -17,7 +17,7 @@ import numpy as np
 from partition.models.hypergraph import HypergraphModel
 from partition.refinement import core
 from partition.refinement.objective import Objective, sweeps_for
-from partition.refinement.search import PRESSURE, Level, Search, energy_at, finest_level
+from partition.refinement.search import PRESSURE, Level, Search, finest_level
 
 # While annealing: how much worse heating may make the partition, the highest temperature in costs
 # of a cut arc, and Energy.evenness over the mean expected volume of a part.
@@ -74,13 +74,14 @@ class _BatchSearch(Search):
         return self._anneal(level, state, self.longer * sweeps_for(len(level.pins)))
 
     def _sweep(self, state: core.State, temperature: float) -> None:
-        energy = energy_at(state, self.objective, PRESSURE[temperature == 0])
+        energy = self.energy_at(state, PRESSURE[temperature == 0])
         if temperature > 0:
             energy = energy._replace(evenness=EVENNESS * self.volume(state) / self.k)
         vertices = core.boundary(state)
         _sweep(state, vertices, self.unit * temperature, energy, self.cost, self.random)
 
-    def _value(self, state: core.State, smooth: bool = False) -> float:
+    def value(self, state: Any, smooth: bool = False) -> float:
+        """The expected volume, as the objective has it."""
         return float(np.log1p(self.volume(state)))
 
 

@@ -246,16 +246,6 @@ def _send_to(state, home, part, nets, fold):
 
 
 @compiled
-def _send_along(state, net, home, nets):
-    """The same between the home of a net and each other part that it touches."""
-    facts = state.facts[net]
-    for i in range(len(state.sizes) if facts.table else facts.touched):
-        p = np.int64(i if facts.table else state.cells[facts.where + 2 * i])
-        if p != home and (not facts.table or state.cells[facts.where + p] > 0):
-            _send_to(state, home, p, nets, facts.fold)
-
-
-@compiled
 def _ends(state, fold):
     """The volumes that homes of nets of a kind carry, and those that the other parts carry."""
     if fold:
@@ -264,39 +254,33 @@ def _ends(state, fold):
 
 
 @compiled
+def _carry(state, net, home, by):
+    """Let a net go, or no longer go, between a home and each other part that it touches."""
+    facts = state.facts[net]
+    near, far = _ends(state, facts.fold)
+    near[home] += by * facts.cost * (facts.touched - 1)
+    for i in range(len(state.sizes) if facts.table else facts.touched):
+        p = np.int64(i if facts.table else state.cells[facts.where + 2 * i])
+        if p != home and (not facts.table or state.cells[facts.where + p] > 0):
+            far[p] += by * facts.cost
+            if len(state.pairs):
+                _send_to(state, home, p, by, facts.fold)
+
+
+@compiled
 def fill(state):
     """Count everything from ``parts``."""
-    found = np.empty(len(state.sizes), np.int32)
-    count = np.zeros(len(state.sizes), np.int32)
     for v in range(len(state.parts)):
         p = state.parts[v]
         state.sizes[p] += 1
         for m in range(len(state.limits)):
             state.loads[p, m] += state.weights[v, m]
     for net in range(len(state.facts)):
-        facts, cells = state.facts[net], state.cells
-        # Counted here first, where it stays in the cache.
-        touched = 0
+        facts = state.facts[net]
         for i in range(state.net_ptr[net], state.net_ptr[net + 1]):
-            p = state.parts[state.pins[i]]
-            if count[p] == 0:
-                found[touched] = p
-                touched += 1
-            count[p] += 1
-        home = np.int64(state.parts[facts.owner])
-        facts.home, facts.touched = home, touched
-        near, far = _ends(state, facts.fold)
-        near[home] += facts.cost * (touched - 1)
-        for i in range(touched):
-            p = np.int64(found[i])
-            if facts.table:
-                cells[facts.where + p] = count[p]
-            else:
-                cells[facts.where + 2 * i], cells[facts.where + 2 * i + 1] = p, count[p]
-            count[p] = 0
-            far[p] += facts.cost * (p != home)
-        if len(state.pairs):
-            _send_along(state, net, home, 1)
+            _count_pin(state, net, np.int64(state.parts[state.pins[i]]), 1)
+        facts.home = state.parts[facts.owner]
+        _carry(state, net, np.int64(facts.home), 1)
 
 
 @compiled
@@ -309,39 +293,28 @@ def move(state, v, b, energy):
     for m in range(len(state.limits)):
         state.loads[a, m] -= state.weights[v, m]
         state.loads[b, m] += state.weights[v, m]
-    messages = len(state.pairs) > 0
     for i in range(state.vertex_ptr[v], state.vertex_ptr[v + 1]):
         net = np.int64(state.nets[i])
         facts = state.facts[net]
-        cost, fold = facts.cost, facts.fold
-        near, far = _ends(state, fold)
+        home, cost = np.int64(facts.home), facts.cost
         if facts.owner == v:
-            if messages:
-                _send_along(state, net, a, -1)
-            near[a] -= cost * (facts.touched - 1)
-            if not _count_pin(state, net, a, -1):
-                far[a] += cost
-            if not _count_pin(state, net, b, 1):
-                far[b] -= cost
-            near[b] += cost * (facts.touched - 1)
-            facts.home = b
-            if messages:
-                _send_along(state, net, b, 1)
-            continue
-        home = np.int64(facts.home)
+            _carry(state, net, a, -1)
         left, new = _count_pin(state, net, a, -1), _count_pin(state, net, b, 1)
-        if left:
-            far[a] -= cost
-            near[home] -= cost
-            if messages:
-                _send_to(state, home, a, -1, fold)
-        if new:
-            far[b] += cost
-            near[home] += cost
-            if messages:
-                _send_to(state, home, b, 1, fold)
+        if facts.owner == v:
+            facts.home = b
+            _carry(state, net, b, 1)
+            continue
+        near, far = _ends(state, facts.fold)
+        far[a] -= cost * left
+        far[b] += cost * new
         if left != new:
+            near[home] += cost * (new - left)
             set_prices(state, home, energy)
+        if len(state.pairs):
+            if left:
+                _send_to(state, home, a, -1, facts.fold)
+            if new:
+                _send_to(state, home, b, 1, facts.fold)
     set_prices(state, a, energy)
     set_prices(state, b, energy)
 

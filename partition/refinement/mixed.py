@@ -24,7 +24,7 @@ from partition.graph.graph import Graph
 from partition.models.medium_grain import medium_grain_model
 from partition.refinement.matching import Matching, boundary, new_matching, place, settle, sweep
 from partition.refinement.objective import OBJECTIVES
-from partition.refinement.search import COLDEST, HOTTEST, Annealing, energy_at, norm, refine, value
+from partition.refinement.search import COLDEST, HOTTEST, Annealing, refine
 
 CLUSTERS = 0.01  # effort of a round of the first step: it only goes downhill
 ROUNDS = 12  # of them, at most
@@ -142,20 +142,23 @@ class _MixedSearch(Annealing):
                 deadline.decide()
             return max(clock, share)
 
-        kept, before = state.parts.copy(), value(self.objective, state)
-        temperature, ceiling = COLDEST, self._smooth() + TOLERANCE * self.objective.sum()
+        kept, before = state.parts.copy(), self.value(state)
+        temperature, ceiling = (
+            COLDEST,
+            self.value(state, smooth=True) + TOLERANCE * self.objective.sum(),
+        )
         while temperature < HOTTEST and spent() < 0.25:
             self._sweep(temperature, most)
-            if self._smooth() > ceiling:
+            if self.value(state, smooth=True) > ceiling:
                 break
             temperature = COLDEST * (HOTTEST / COLDEST) ** (4 * spent())
         hot = spent()
         while spent() < 0.9:
             cooled = (spent() - hot) / (0.9 - hot)
             self._sweep(temperature * (COLDEST / temperature) ** cooled, most)
-            if cooled > HOPELESS and self._smooth() > ceiling:
+            if cooled > HOPELESS and self.value(state, smooth=True) > ceiling:
                 break
-        if value(self.objective, state) > before:
+        if self.value(state) > before:
             # Of web graphs, single vertices cannot find the way back.
             self.place(kept)
         for _ in range(FLAT):
@@ -180,7 +183,7 @@ class _MixedSearch(Annealing):
                 heavy = np.asarray((self.state.loads > self.state.limits).any(axis=1))
                 vertices = np.flatnonzero(heavy[self.state.parts]).astype(np.int32)
                 if len(vertices) and not self.state.stop[0] and looks[0] <= most:
-                    energy = energy_at(self.state, self.objective, pressure)
+                    energy = self.energy_at(self.state, pressure)
                     numbers = (self.random, float(asked), every, most)
                     sweep(self.state, vertices, -GAIN, energy, True, *numbers)
             self._settle()
@@ -193,7 +196,7 @@ class _MixedSearch(Annealing):
     def _sweep(self, temperature: float, most: int = np.iinfo(np.int64).max) -> None:
         self.sweeps += 1
         evenness = EVENNESS if temperature > 0 else 0.0
-        energy = energy_at(self.state, self.objective, PRESSURE * self._rows_for_work(), evenness)
+        energy = self.energy_at(self.state, PRESSURE * self._rows_for_work(), evenness)
         every = int(max(SETTLED * len(self.state.rows.others), 3 * self.state.looks[2]))
         numbers = (self.random, self.imbalance, every, most)
         heat = self.objective.sum() * temperature
@@ -212,7 +215,7 @@ class _MixedSearch(Annealing):
 
     def worth(self) -> float:
         """The objective, and about what it takes to restore the balance: less is better."""
-        return value(self.objective, self.state) + WORTH * self.objective.sum() * self.excess()
+        return self.value(self.state) + WORTH * self.objective.sum() * self.excess()
 
     def excess(self) -> float:
         """How far the heaviest part is over its limit."""
@@ -221,7 +224,4 @@ class _MixedSearch(Annealing):
 
     def _rank(self) -> tuple[float, float]:
         """The excess and the objective: less is better."""
-        return self.excess(), value(self.objective, self.state)
-
-    def _smooth(self) -> float:
-        return value(self.objective, self.state, norm)
+        return self.excess(), self.value(self.state)

@@ -121,6 +121,32 @@ class Annealing:
         random = np.random.default_rng(self.seed)
         self.random = random.integers(1, 2**63, 1, dtype=np.uint64)
 
+    def energy_at(
+        self, state: core.State | Matching, pressure: float, evenness: float = 0.0
+    ) -> core.Energy:
+        """The objective's slopes at a partition, times the volume: the cost of a row, in rows."""
+        objective, k = self.objective, len(state.send)
+        total = max(1.0, float(state.send.sum()))
+        send, recv = max(1.0, norm(state.send)), max(1.0, norm(state.recv))
+        return core.Energy(
+            total=float(objective.total),  # another type would be compiled anew
+            send=core.Price(objective.max_send * total / (k * send), send, DOUBLINGS),
+            recv=core.Price(objective.max_recv * total / (k * recv), recv, DOUBLINGS),
+            pressure=float(pressure * objective.sum()),
+            messages=objective.messages * total / max(1, state.messages[0]),
+            evenness=evenness * objective.sum() * total / k,
+        )
+
+    def value(self, state: core.State | Matching, smooth: bool = False) -> float:
+        """The objective; or a smooth one, with norms for the maxima."""
+        largest: Callable[..., float] = norm if smooth else np.max
+        figures = (state.send.sum(), largest(state.send), largest(state.recv), state.messages[0])
+        # 1 is added so that partitions without communication can be compared too.
+        return sum(
+            weight * float(np.log1p(figure))
+            for weight, figure in zip(self.objective.weights(), figures, strict=True)
+        )
+
 
 @dataclass
 class Search(Annealing):
@@ -142,7 +168,7 @@ class Search(Annealing):
         self.unit = float(finest.costs.mean()) * self.objective.sum()
 
         state = self.state(finest, start, 0)
-        before, heaviest = self._value(state), state.loads.max(axis=0)
+        before, heaviest = self.value(state), state.loads.max(axis=0)
         # Compiled before shares of the time are given out: it makes no move.
         self._sweep(state._replace(stop=np.ones_like(self.stop)), 0.0)
         for _ in range(max(1, round(self.effort))):
@@ -152,7 +178,7 @@ class Search(Annealing):
             return start
         # A start out of balance is left whatever that costs.
         lighter = (heaviest > self.limits).any() and (reached < heaviest).any()
-        return state.parts if lighter or self._value(state) <= before else start
+        return state.parts if lighter or self.value(state) <= before else start
 
     def _descend(self, level: Level, state: core.State, depth: int, finer: int = 0) -> core.State:
         """Search on the coarser levels, then on this one; ``finer``: pins of those to come."""
@@ -181,14 +207,14 @@ class Search(Annealing):
         """Heat, cool, and undo it if that was for nothing, in a share of the time that is left."""
         part = self.deadline.part(share if self.deadline.paced else 1.0)
         sweeps = max(1, round(sweeps * min(1.0, self.effort)))
-        kept, before, feasible = state.parts.copy(), self._value(state), self._feasible(state)
-        ceiling = self._value(state, smooth=True) + self.tolerance * self.objective.sum()
+        kept, before, feasible = state.parts.copy(), self.value(state), self._feasible(state)
+        ceiling = self.value(state, smooth=True) + self.tolerance * self.objective.sum()
         # Up, in a quarter of the sweeps at most, as long as the partition bears it; not at all
         # where there are too few to come down again.
         temperature, step = COLDEST, (self.hottest / COLDEST) ** (4 / sweeps)
         while sweeps >= HEATED and temperature < self.hottest and not self._late(part, 0.25):
             self._sweep(state, temperature)
-            if self._value(state, smooth=True) > ceiling:
+            if self.value(state, smooth=True) > ceiling:
                 break
             temperature *= step
         # Slowly down; faster where the time would not do.
@@ -206,7 +232,7 @@ class Search(Annealing):
             elif depth == 0 and not self._feasible(state):
                 self._sweep(state._replace(stop=np.zeros_like(self.stop)), 0.0)
 
-        worse = self._value(state) > before and self._feasible(state) <= feasible
+        worse = self.value(state) > before and self._feasible(state) <= feasible
         return self.state(level, kept, depth) if worse else state
 
     def _late(self, part: Deadline, share: float) -> bool:
@@ -219,12 +245,8 @@ class Search(Annealing):
     def _sweep(self, state: core.State, temperature: float) -> None:
         """Offer each vertex of the boundary a move."""
         evenness = EVENNESS if temperature > 0 else 0.0
-        energy = energy_at(state, self.objective, PRESSURE[temperature == 0], evenness)
+        energy = self.energy_at(state, PRESSURE[temperature == 0], evenness)
         core.sweep(state, core.boundary(state), self.unit * temperature, energy, self.random)
-
-    def _value(self, state: core.State, smooth: bool = False) -> float:
-        """The objective; or a smooth one, with norms for the maxima."""
-        return value(self.objective, state, norm if smooth else np.max)
 
     def _feasible(self, state: core.State) -> bool:
         return bool((state.loads <= state.limits).all())
@@ -236,38 +258,6 @@ class Search(Annealing):
         limits = (self.limits + slack).astype(np.int64)
         messages = self.objective.messages > 0
         return new_state(level, parts, self.k, limits, messages=messages, stop=self.stop)
-
-
-def energy_at(
-    state: core.State | Matching, objective: Objective, pressure: float, evenness: float = 0.0
-) -> core.Energy:
-    """The objective's slopes at a partition, times the volume: what one more row costs in rows."""
-    total = max(1.0, float(state.send.sum()))
-    send, recv = max(1.0, norm(state.send)), max(1.0, norm(state.recv))
-    k = len(state.send)
-    return core.Energy(
-        total=float(objective.total),  # another type would be compiled anew
-        send=core.Price(objective.max_send * total / (k * send), send, DOUBLINGS),
-        recv=core.Price(objective.max_recv * total / (k * recv), recv, DOUBLINGS),
-        pressure=float(pressure * objective.sum()),
-        messages=objective.messages * total / max(1, state.messages[0]),
-        evenness=evenness * objective.sum() * total / k,
-    )
-
-
-def value(
-    objective: Objective, state: core.State | Matching, largest: Callable[..., float] = np.max
-) -> float:
-    """The objective of a partition: see :class:`~partition.refinement.objective.Objective`.
-
-    ``largest`` makes one number of the volumes of the parts: their maximum, or a smoother one.
-    """
-    figures = (state.send.sum(), largest(state.send), largest(state.recv), state.messages[0])
-    # 1 is added so that partitions without communication can be compared too.
-    return sum(
-        weight * float(np.log1p(figure))
-        for weight, figure in zip(objective.weights(), figures, strict=True)
-    )
 
 
 def norm(volumes: np.ndarray) -> float:
