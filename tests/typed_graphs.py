@@ -6,7 +6,7 @@ import numpy as np
 
 from partition.graph.graph import Graph, arcs
 from partition.graph.relations import Relation
-from partition.importing.readers.typed_tables import RelationArcs, TypedSource
+from partition.importing.readers.source import RelationArcs, TypedSource
 from partition.importing.typed import build_typed
 
 WRITES = Relation("author", "writes", "paper")

@@ -20,13 +20,12 @@ from partition.importing.arc_data import ArcFiles, in_order
 from partition.importing.arcs import ArcRules, check_number
 from partition.importing.datasets import is_dataset, local_file
 from partition.importing.on_disk import allocate_in, build_on_disk, scratch_folder
-from partition.importing.readers import LISTS
-from partition.importing.readers.reading import open_stream, read_source
-from partition.importing.readers.source import Layout, Reading, Source, Tell
+from partition.importing.readers import LISTS, STREAMS, checked_format
+from partition.importing.readers.reading import open_stream, read_graph
+from partition.importing.readers.source import Layout, Reading, Source, Tell, TypedSource
 from partition.importing.readers.vertex_tables import read_features
 from partition.importing.typed import (
     build_typed,
-    read_typed,
     refuse_undirected,
     vertices_of_type,
     with_type_features,
@@ -74,31 +73,18 @@ def import_graph(
     asked.check()
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(local_file(asked.source))
-        typed = (
-            None if asked.memory is not None else read_typed(source, asked.format, asked.of_arcs)
-        )
-        if typed is not None:
-            _check_typed(source, asked.undirected, asked.arc_files)
+        format = checked_format(source, asked.format, asked.of_arcs)
+        if asked.reverse and (format in STREAMS or asked.memory is not None):
+            raise no_relations(source)
+        if asked.memory is None:
+            found = read_graph(source, format, asked.of_arcs)
             with named_errors(source):
-                graph, facts = build_typed(
-                    typed, reverse=asked.reverse, report=report, duplicates=asked.duplicates,
-                    self_loops=asked.self_loops, missing_labels=asked.files.missing_labels,
-                )  # fmt: skip
-            del typed
-        elif asked.reverse:
-            hint = "--undirected adds the reverse of every arc"
-            raise UserError(f"{source} has no relations that --reverse could turn", hint)
-        elif asked.memory is None:
-            found = read_source(source, asked.format, asked.of_arcs)
-            with named_errors(source):
-                table = asked.arc_files.read(len(found.source), "it lists")
-                found = replace(found, arc_data=found.arc_data.with_columns(table))
-                graph, facts = _built(found, asked.rules())
-            del found, table
+                graph, facts = asked.built(found, source, report)
+            del found
         else:
             scratch = stack.enter_context(scratch_folder(asked.out))
             reading = Reading(allocate_in(scratch), tell)
-            stream = open_stream(source, asked.format, asked.of_arcs, reading)
+            stream = open_stream(source, format, asked.of_arcs, reading)
             with named_errors(source):
                 graph, facts = build_on_disk(
                     stream, scratch, asked.memory, asked.rules(), tell, asked.arc_files
@@ -164,6 +150,28 @@ class Import:
         """The rules for arcs, of which none were met."""
         return ArcRules(self.undirected, self.duplicates, self.self_loops)
 
+    def built(
+        self, found: Source | TypedSource, source: Path, report: Callable[[str], None]
+    ) -> tuple[Graph, dict[str, object]]:
+        """The graph of what was read, before the data of other files, and facts about it."""
+        rules = {"duplicates": self.duplicates, "self_loops": self.self_loops}
+        if isinstance(found, TypedSource):
+            refuse_undirected(self.undirected, source)
+            for file in self.arc_files.in_files().values():
+                raise UserError(
+                    f"{file}: data of the arcs of several relations have no order in a file",
+                    "gcn-partition attach takes a row for each arc of the folder",
+                )
+            missing = self.files.missing_labels
+            return build_typed(
+                found, reverse=self.reverse, report=report, missing_labels=missing, **rules
+            )
+        if self.reverse:
+            raise no_relations(source)
+        table = self.arc_files.read(len(found.source), "it lists")
+        found = replace(found, arc_data=found.arc_data.with_columns(table))
+        return build_graph(found, undirected=self.undirected, **rules)
+
     @property
     def of_arcs(self) -> Layout:
         """The layout of the list of arcs; ``ids = "sorted"`` is of other files."""
@@ -203,14 +211,10 @@ def asked_for(
     return Import(Path(source), Path(out), files, **given)
 
 
-def _check_typed(path: Path, undirected: bool, files: ArcFiles) -> None:
-    """Refuse what a heterogeneous graph has no meaning for."""
-    refuse_undirected(undirected, path)
-    for file in files.in_files().values():
-        raise UserError(
-            f"{file}: data of the arcs of several relations have no order in a file",
-            "gcn-partition attach takes a row for each arc of the folder",
-        )
+def no_relations(source: Path) -> UserError:
+    """The refusal of --reverse for a graph without relations."""
+    hint = "--undirected adds the reverse of every arc"
+    return UserError(f"{source} has no relations that --reverse could turn", hint)
 
 
 @contextlib.contextmanager
@@ -345,11 +349,7 @@ def build_graph(
         For an unknown rule, a vertex outside 0..n−1, too many vertices, duplicates where they
         are an error, or a sum of weights that is not finite.
     """
-    return _built(source, ArcRules(undirected, duplicates, self_loops))
-
-
-def _built(source: Source, rules: ArcRules) -> tuple[Graph, dict[str, object]]:
-    """The steps of :func:`build_graph`; those of graphs on disk are the same, range by range."""
+    rules = ArcRules(undirected, duplicates, self_loops)
     n = source.n
     check_number(n)
     for ends in (source.source, source.target):

@@ -20,8 +20,8 @@ from partition.importing.readers import arc_columns, dgl_bin, files, npz
 from partition.importing.readers.classes import classes_or_targets
 from partition.importing.readers.names import arc_roles
 from partition.importing.readers.numbering import check_ids, number_vertices
-from partition.importing.readers.source import Source
-from partition.importing.readers.typed_tables import TypedSource, checked, typed_source_of
+from partition.importing.readers.source import Source, TypedSource
+from partition.importing.readers.typed_tables import checked, typed_source_of
 from partition.importing.tensors import host_array
 from partition.importing.vertex_data import RandomSplit, attach_arrays
 

@@ -12,8 +12,8 @@ from partition.graph.graph import MASKS, Graph, index_dtype
 from partition.graph.relations import STORED_NAME, Relation
 from partition.importing.assemble import build_graph
 from partition.importing.readers.classes import MAX_CLASSES
-from partition.importing.readers.source import Source
-from partition.importing.readers.typed_tables import RelationArcs, TypedSource, checked
+from partition.importing.readers.source import RelationArcs, Source, TypedSource
+from partition.importing.readers.typed_tables import checked
 from partition.importing.typed import build_typed
 from partition.importing.vertex_data import attach_random, check_random, generator
 from partition.resident import check_memory

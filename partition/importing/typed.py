@@ -15,30 +15,11 @@ from partition.graph.relations import Relation, VertexTypes, relation_dtype
 from partition.graph.store import Manifest, check_target, write_graph
 from partition.graph.twins import Twin, recognised
 from partition.importing.arcs import ArcRules, Keys, check_number, joined
-from partition.importing.readers import READERS, TYPED, checked_format
 from partition.importing.readers.classes import class_labels
-from partition.importing.readers.files import read_errors
-from partition.importing.readers.pyg import read_typed as read_pyg
-from partition.importing.readers.source import Layout, Source
-from partition.importing.readers.typed_tables import RelationArcs, TypedSource, checked, read_arrays
+from partition.importing.readers.source import RelationArcs, Source, TypedSource
+from partition.importing.readers.typed_tables import checked
 from partition.importing.readers.vertex_tables import checked_targets
 from partition.importing.vertex_data import RandomSplit, VertexFiles, attach
-
-# Formats whose files may have relations, or none.
-OTHERS: Mapping[str, Callable[[Path], TypedSource | None]] = {"pyg": read_pyg, "npz": read_arrays}
-
-
-def read_typed(path: Path, format: str, layout: Layout) -> TypedSource | None:
-    """The content of a file with several types or relations; None if its format has none.
-
-    A UserError as of :func:`partition.importing.readers.reading.read_source`.
-    """
-    format = checked_format(path, format, layout)
-    with read_errors(path):
-        if format in TYPED:
-            found: TypedSource = READERS.get(format)(path, layout)
-            return found
-        return OTHERS[format](path) if format in OTHERS else None
 
 
 def import_typed(

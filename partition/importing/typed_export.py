@@ -20,8 +20,9 @@ from partition.graph.manifest import Manifest
 from partition.graph.relations import Relation, number_relations
 from partition.graph.store import StoredGraph, write_graph
 from partition.graph.typed import by_type
+from partition.importing.readers.source import RelationArcs, TypedSource
 from partition.importing.readers.text import is_integer
-from partition.importing.readers.typed_tables import SCHEMA, RelationArcs, TypedSource
+from partition.importing.readers.typed_tables import SCHEMA
 from partition.importing.typed import build_typed
 from partition.records import atomic_folder
 

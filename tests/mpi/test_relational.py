@@ -19,7 +19,7 @@ from gcnmpi.proof import oracle
 from partition.graph.links import split_pairs, write_pairs
 from partition.graph.relations import Relation
 from partition.graph.store import open_graph
-from partition.importing.readers.typed_tables import RelationArcs, TypedSource
+from partition.importing.readers.source import RelationArcs, TypedSource
 from partition.importing.typed import build_typed
 
 TRAFFIC = {f"{when} {what}" for when in ("training", "evaluation")

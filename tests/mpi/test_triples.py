@@ -20,7 +20,7 @@ from partition.graph.links import identified, read_pairs, split_pairs, write_pai
 from partition.graph.relations import Relation
 from partition.graph.store import open_graph
 from partition.graph.twins import Twin
-from partition.importing.readers.typed_tables import RelationArcs, TypedSource
+from partition.importing.readers.source import RelationArcs, TypedSource
 from partition.importing.typed import build_typed
 
 N, EPOCHS = 41, 3

@@ -28,7 +28,7 @@ from partition.graph.links import drawn_candidates, list_pairs, read_pairs, spli
 from partition.graph.relations import Relation, VertexTypes
 from partition.graph.store import open_graph, write_graph
 from partition.importing.links import pairs_of
-from partition.importing.readers.typed_tables import RelationArcs, TypedSource
+from partition.importing.readers.source import RelationArcs, TypedSource
 from partition.importing.typed import build_typed
 from partition.importing.vertex_data import VertexFiles, attach
 from partition.pipeline import hard_candidates

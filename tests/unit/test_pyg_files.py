@@ -119,8 +119,11 @@ def test_what_y_means(tmp_path):
 
 REFUSED = [
     ({"wrap": lambda f: (f, {"x": write.tensor("slices", np.arange(3))})}, "holds 2 graphs"),
-    ({"wrap": lambda f: write.instance(HETERO, "HeteroData", {"_node_store_dict": {}})}, "several"),
-    ({"wrap": lambda f: ({"_global_store": {}}, None)}, "several types"),
+    (
+        {"wrap": lambda f: write.instance(HETERO, "HeteroData", {"_node_store_dict": {}})},
+        "holds no rel",
+    ),
+    ({"wrap": lambda f: ({"_global_store": {}}, None)}, "holds no relations"),
     ({"wrap": lambda f: f["x"]}, "holds no graph, but 'tensor'"),
     ({"edge_index": None}, "has no edge_index"),
     ({"edge_index": np.zeros((3, 2))}, "not integers in the shape"),

@@ -68,7 +68,7 @@ FORMATS = {
     "gml": Format("networkx_files:read", (".gml",), options=OF_ARCS, packed=True),
     "node-link": Format("networkx_files:read", (".json",), options=OF_ARCS, packed=True),
     "planetoid": Format("planetoid:read", single=False),
-    "npz": Format("npz:read", (".npz",), options=OF_ARCS),
+    "npz": Format("typed_tables:read_arrays", (".npz",), options=OF_ARCS),
     "npy": Format("arc_lists:stream_array", (".npy",), options=("vertices", "ids")),
     "ogb-hetero": Format("ogb:read_hetero", inside=(f"raw/{TRIPLETS}",), single=False),
     "ogb": Format("ogb:stream", inside=tuple(f"raw/{n}" for n in OGB_FILES), single=False),
@@ -96,8 +96,6 @@ STREAMS = [name for name, form in FORMATS.items() if ":stream" in form.reader]
 LISTS = [name for name, form in FORMATS.items() if "vertices" in form.options]
 # Formats of which several read the pieces together.
 SHARED = [name for name in STREAMS if name in LISTS]
-# Formats of heterogeneous graphs; so may be files of ``pyg``.
-TYPED = ("triples", "tables", "ogb-hetero")
 # Files that tools write and that hold no graph, by the ends of their names.
 NO_GRAPHS = {
     ".hgr": "a hypergraph of hMETIS",

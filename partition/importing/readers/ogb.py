@@ -27,7 +27,15 @@ from partition.importing.readers import OGB_FILES, TRIPLETS, files
 from partition.importing.readers.arc_columns import ArcTable, ends_of
 from partition.importing.readers.classes import class_labels, classes_or_targets
 from partition.importing.readers.names import MASK_OF
-from partition.importing.readers.source import ALL, Layout, Piece, Reading, Stream
+from partition.importing.readers.source import (
+    ALL,
+    Layout,
+    Piece,
+    Reading,
+    RelationArcs,
+    Stream,
+    TypedSource,
+)
 from partition.importing.readers.text import (
     LONGEST_LINE,
     LONGEST_ROW,
@@ -39,7 +47,7 @@ from partition.importing.readers.text import (
     text_blocks,
     words_of,
 )
-from partition.importing.readers.typed_tables import RelationArcs, TypedSource, checked
+from partition.importing.readers.typed_tables import checked
 from partition.importing.readers.vertex_tables import checked_targets
 from partition.records import npz_names, read_npz
 

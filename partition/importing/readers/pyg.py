@@ -6,7 +6,6 @@ PyTorch Geometric stand for their attributes.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,8 +17,8 @@ import scipy.sparse as sp
 from partition.errors import UserError
 from partition.importing.readers.files import check_file, quoted
 from partition.importing.readers.npz import FIELDS, source_of, with_dense
-from partition.importing.readers.source import Layout, Source
-from partition.importing.readers.typed_tables import TypedSource, checked, typed_source_of
+from partition.importing.readers.source import Layout, Source, TypedSource
+from partition.importing.readers.typed_tables import checked, typed_source_of
 from partition.importing.tensors import matrix_of
 from partition.tensor_files.pickles import DICT, Made, Meant
 from partition.tensor_files.torch_zip import INSTANCE, TorchFile, is_tensor, open_torch
@@ -47,20 +46,24 @@ SAVE = "torch.save(data.to_dict(), FILE), or in Python gcnmpi.graph.from_object(
 MEANT = Meant("a graph of PyTorch Geometric", SAVE)
 
 
-def read(path: Path, layout: Layout) -> Source:
-    """Read a graph with its features, labels or targets, weights and masks.
+def read(path: Path, layout: Layout) -> Source | TypedSource:
+    """Read a graph with its features, labels or targets, weights and masks; or a HeteroData.
 
     ``path`` is a file, or the folder of a dataset, with ``processed/data.pt``. ``y`` of whole
     numbers in one column is a class, −1 for none; otherwise targets. ``edge_weight`` holds weights,
     or an ``edge_attr`` of one column; another ``edge_attr`` is features of arcs, and
     ``edge_label`` their labels.
 
-    A UserError if it holds several graphs, vertices of several types, or no graph; or names
-    anything else than tensors and the classes of a graph, none of which is run.
+    A UserError if it holds several graphs, or no graph; or names anything else than tensors and the
+    classes of a graph, none of which is run.
     """
-    with _opened(path) as opened:
-        file = opened.path
-        found = attributes_of(_only(opened), file)
+    file = path / "processed" / "data.pt" if path.is_dir() else path
+    check_file(file)
+    with open_torch(file, CLASSES, MEANT, CACHES) as opened:
+        graph = _only(opened)
+        if (stores := _stores(graph)) is not None:
+            return _typed(opened, stores)
+        found = attributes_of(graph, file)
         fields, n = _arrays(opened, found)
     for name in FIELDS:
         if found.get(name) is not None and name not in fields:
@@ -70,32 +73,18 @@ def read(path: Path, layout: Layout) -> Source:
     return source_of(fields, str(file), "pyg", layout, of_arcs, found.get("num_nodes", n))
 
 
-def read_typed(path: Path) -> TypedSource | None:
-    """Read a HeteroData, or what its ``to_dict`` gives; None if the file holds something else.
-
-    A UserError as of :func:`read`.
-    """
-    with _opened(path) as opened:
-        stores = _stores(_only(opened))
-        if stores is None:
-            return None
-        arrays = {
-            key: _arrays(opened, {f: v for f, v in fields.items() if isinstance(f, str)})[0]
-            for key, fields in stores.items()
-        }
+def _typed(opened: TorchFile, stores: Mapping[Any, Mapping[Any, object]]) -> TypedSource:
+    """The graph of the attributes of each type and each relation."""
+    arrays = {
+        key: _arrays(opened, {f: v for f, v in fields.items() if isinstance(f, str)})[0]
+        for key, fields in stores.items()
+    }
     vertices = {key: fields for key, fields in arrays.items() if isinstance(key, str)}
     arcs = {key: fields for key, fields in arrays.items() if isinstance(key, tuple)}
     given = {key: stores[key].get("num_nodes") for key in vertices}
     counts = {key: n if type(n) is int else None for key, n in given.items()}
     where = str(opened.path)
     return checked(typed_source_of(vertices, arcs, where, "pyg", counts), where)
-
-
-def _opened(path: Path) -> contextlib.AbstractContextManager[TorchFile]:
-    """The file, or that in the folder of a dataset."""
-    file = path / "processed" / "data.pt" if path.is_dir() else path
-    check_file(file)
-    return open_torch(file, CLASSES, MEANT, CACHES)
 
 
 def _arrays(

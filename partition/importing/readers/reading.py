@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from partition.importing.readers import READERS, STREAMS, checked_format
 from partition.importing.readers.arc_columns import ArcTable, text_places
 from partition.importing.readers.files import read_errors
 from partition.importing.readers.numbering import number_texts, number_vertices
-from partition.importing.readers.source import Layout, Reading, Source, Stream
+from partition.importing.readers.source import Layout, Reading, Source, Stream, TypedSource
 from partition.importing.readers.vertex_tables import read_ids
 from partition.resident import check_memory
 
@@ -25,7 +25,6 @@ def read_source(
     path: str | os.PathLike[str],
     format: str = "auto",
     layout: Layout | None = None,
-    look: Callable[[bytes], object] = lambda lines: None,
 ) -> Source:
     """Read a graph file.
 
@@ -37,8 +36,6 @@ def read_source(
         A name in ``FORMATS``, or ``"auto"``: judged by the name and the first bytes.
     layout : Layout, optional
         The user's words on facts that the file does not state.
-    look : callable
-        See :class:`~partition.importing.readers.source.Reading`.
 
     Raises
     ------
@@ -47,7 +44,14 @@ def read_source(
         truncated or malformed; the message names the file and the place in it.
     """
     path, layout = Path(path), layout or Layout()
-    format = checked_format(path, format, layout)
+    found = read_graph(path, checked_format(path, format, layout), layout)
+    if not isinstance(found, Source):
+        raise UserError(f"{path} holds a graph with vertices of several types")
+    return found
+
+
+def read_graph(path: Path, format: str, layout: Layout) -> Source | TypedSource:
+    """Read a graph of one type or of several; ``format`` is one that has been checked."""
 
     def allocate(name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         check_memory(int(np.prod(shape)) * np.dtype(dtype).itemsize, f"{path}: {name}")
@@ -55,8 +59,9 @@ def read_source(
 
     with read_errors(path):
         if format not in STREAMS:
-            return READERS.get(format)(path, layout)
-        return _whole(_stream(path, format, layout, Reading(allocate, whole=True, look=look)))
+            found: Source | TypedSource = READERS.get(format)(path, layout)
+            return found
+        return _whole(_stream(path, format, layout, Reading(allocate, whole=True)))
 
 
 def open_stream(

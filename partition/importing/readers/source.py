@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from partition.graph.relations import Relation
 from partition.importing.readers.arc_columns import NO_DATA, ArcTable
 
 T = TypeVar("T")
@@ -128,6 +129,53 @@ class Source:
     targets: np.ndarray | None = None
     arc_data: ArcTable = NO_DATA
     unread: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RelationArcs:
+    """The arcs of one relation, by the numbers that their ends have within their types.
+
+    ``source`` and ``target`` are (m,) integers from 0, ``weights`` (m,) float64 or None.
+    """
+
+    relation: Relation
+    source: np.ndarray
+    target: np.ndarray
+    weights: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class TypedSource:
+    """The content of a file with several types of vertices or relations.
+
+    Attributes
+    ----------
+    counts : mapping of str to int
+        How many vertices each type has, in the order of the types.
+    arcs : sequence of RelationArcs
+        In the order of the relations.
+    ids : mapping of str to (n_type,) int64 or str
+        Of types whose vertices are called otherwise than 0..n_type−1.
+    features : mapping of str to (n_type, d_type) float32
+    labels : mapping of str to (n_type,) integers or texts
+        Classes, −1 or an empty text for a vertex without one.
+    targets : mapping of str to (n_type, c) numbers
+    masks : mapping of "train" / "val" / "test" to mapping of str to (n_type,) bool
+        Or (n_type, splits) bool.
+    format : str
+    notes : mapping
+        Further findings of the reader, for the manifest.
+    """
+
+    counts: Mapping[str, int]
+    arcs: Sequence[RelationArcs]
+    ids: Mapping[str, np.ndarray] = field(default_factory=dict)
+    features: Mapping[str, np.ndarray] = field(default_factory=dict)
+    labels: Mapping[str, np.ndarray] = field(default_factory=dict)
+    targets: Mapping[str, np.ndarray] = field(default_factory=dict)
+    masks: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
+    format: str = ""
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Piece(NamedTuple):

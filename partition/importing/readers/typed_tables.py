@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,59 +20,12 @@ from partition.importing.readers.arc_lists import find_arcs, read_pairs
 from partition.importing.readers.classes import classes_or_targets
 from partition.importing.readers.files import check_file, check_inside, quoted, read_errors
 from partition.importing.readers.npz import MASK_FIELDS, source_of, weights_name
+from partition.importing.readers.npz import read as read_matrices
 from partition.importing.readers.numbering import number_vertices, positions
 from partition.importing.readers.reading import read_source
-from partition.importing.readers.source import Layout, Source
+from partition.importing.readers.source import Layout, RelationArcs, Source, TypedSource
 from partition.importing.readers.vertex_tables import NodeTable, plain, read_ids, read_nodes
 from partition.records import npz_names, read_npz
-
-
-@dataclass(frozen=True)
-class RelationArcs:
-    """The arcs of one relation, by the numbers that their ends have within their types.
-
-    ``source`` and ``target`` are (m,) integers from 0, ``weights`` (m,) float64 or None.
-    """
-
-    relation: Relation
-    source: np.ndarray
-    target: np.ndarray
-    weights: np.ndarray | None = None
-
-
-@dataclass(frozen=True)
-class TypedSource:
-    """The content of a file with several types of vertices or relations.
-
-    Attributes
-    ----------
-    counts : mapping of str to int
-        How many vertices each type has, in the order of the types.
-    arcs : sequence of RelationArcs
-        In the order of the relations.
-    ids : mapping of str to (n_type,) int64 or str
-        Of types whose vertices are called otherwise than 0..n_type−1.
-    features : mapping of str to (n_type, d_type) float32
-    labels : mapping of str to (n_type,) integers or texts
-        Classes, −1 or an empty text for a vertex without one.
-    targets : mapping of str to (n_type, c) numbers
-    masks : mapping of "train" / "val" / "test" to mapping of str to (n_type,) bool
-        Or (n_type, splits) bool.
-    format : str
-    notes : mapping
-        Further findings of the reader, for the manifest.
-    """
-
-    counts: Mapping[str, int]
-    arcs: Sequence[RelationArcs]
-    ids: Mapping[str, np.ndarray] = field(default_factory=dict)
-    features: Mapping[str, np.ndarray] = field(default_factory=dict)
-    labels: Mapping[str, np.ndarray] = field(default_factory=dict)
-    targets: Mapping[str, np.ndarray] = field(default_factory=dict)
-    masks: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
-    format: str = ""
-    notes: Mapping[str, Any] = field(default_factory=dict)
-
 
 Fields = Mapping[str, np.ndarray]
 
@@ -417,14 +369,14 @@ def _coded(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.array(found.dictionary.to_pylist(), ids.dtype), found.indices.to_numpy()
 
 
-def read_arrays(path: Path) -> TypedSource | None:
-    """Read an ``.npz`` of (m,) integers ``row``, ``column``, ``relation``; None without these.
+def read_arrays(path: Path, layout: Layout) -> Source | TypedSource:
+    """Read an ``.npz`` of (m,) integers ``row``, ``column``, ``relation``, or of other arrays.
 
     Perhaps with ``labels``, (n,) integers, −1 for none, and numbers of vertices in ``train``,
     ``val``, ``test``. A UserError if an array does not fit the others.
     """
     if not {"row", "column", RELATION} <= npz_names(path):
-        return None
+        return read_matrices(path, layout)
     arrays = read_npz(path)
     row, column, relation = (arrays[name].reshape(-1) for name in ("row", "column", RELATION))
     ends = ends_of(np.stack([row, column]), str(path), "(m,) each")
