@@ -111,12 +111,8 @@ def stream(path: Path, layout: Layout, reading: Reading) -> Stream:
 
 
 def _text(path: Path, raw: Path, reading: Reading) -> _Raw:
-    counts = []
-    for what in ("node", "edge"):
-        file = raw / f"num-{what}-list.csv.gz"
-        files.check_file(file)
-        counts.append(_only_number(_whole_numbers(file), path, file))
-    n, narcs = counts
+    sizes = [raw / f"num-{what}-list.csv.gz" for what in ("node", "edge")]
+    n, narcs = (_only_number(_whole_numbers(file), path, file) for file in sizes)
     files.check_vertices(n, path)
     found = {
         "labels": _rows(raw / "node-label.csv.gz", n, np.float64, ALL),
@@ -160,15 +156,14 @@ def _binary(path: Path, raw: Path, reading: Reading) -> _Raw:
             reading.tell("reading", done, narcs)
 
     found = {"node_feat": table("node_feat", n), "edge_feat": table("edge_feat", narcs)}
-    found["labels"] = None
-    labelled = raw / "node-label.npz"
+    labelled, labels = raw / "node-label.npz", None
     if labelled.exists():
-        arrays = read_npz(labelled)
-        if "node_label" not in arrays:
+        labels = read_npz(labelled).get("node_label")
+        if labels is None:
             raise UserError(f"{labelled} has no array node_label")
-        labels = arrays["node_label"].reshape(len(arrays["node_label"]), -1).astype(np.float64)
+        labels = labels.reshape(len(labels), -1).astype(np.float64)
         _check_rows(labelled, len(labels), n)
-        found["labels"] = labels
+    found["labels"] = labels
     return file, n, narcs, ends, found, names - READ_BINARY
 
 
@@ -295,6 +290,7 @@ def _number_rows(path: Path) -> Iterator[np.ndarray]:
 
 def _whole_numbers(path: Path) -> np.ndarray:
     """A number a line."""
+    files.check_file(path)
     with files.read_errors(path):
         numbers = np.concatenate([np.empty(0), *(rows[:, 0] for rows in _number_rows(path))])
     if not np.isfinite(numbers).all() or (numbers != np.floor(numbers)).any():

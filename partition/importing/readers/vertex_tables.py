@@ -224,15 +224,14 @@ def read_nodes(
         }
         chosen = {of: [i for i, is_ in role.items() if is_ == of] for of in ("target", "feature")}
         texts = [i for i, is_ in role.items() if is_ not in chosen]
-        found, (targets, features) = table.read(texts, *chosen.values(), as_written=(table.ids,))
-        ids = None if table.ids is None else found.pop(table.ids)
-        if ids is not None:
-            as_number = kind == "text" and not as_text and plain(ids)
-            ids = ids.astype(np.int64) if as_number else ids
-            check_ids(ids, path)
-        elif not role:
+        ids, found, groups = table.read(texts, *chosen.values(), as_written=(table.ids,))
+        if ids is None and not role:
             raise UserError(f"{path} holds no vertices")
-        ids = np.arange(max(map(len, (targets, features, *found.values())))) if ids is None else ids
+        if ids is None:
+            ids = np.arange(max(map(len, (*groups, *found.values()))))
+        elif kind == "text" and not as_text and plain(ids):
+            ids = ids.astype(np.int64)
+        targets, features = groups
         return _nodes(table, ids, targets, features, {i: (role[i], found[i]) for i in texts})
 
 
@@ -436,10 +435,11 @@ class _VertexTable:
         *numbers: Sequence[int],
         dtype: DTypeLike = np.float64,
         as_written: Container[int | None] = (),
-    ) -> tuple[dict[int, np.ndarray], list[np.ndarray]]:
-        """Columns of texts, that of ids with them, by their places; and groups of numbers, (n, …).
+    ) -> tuple[np.ndarray | None, dict[int, np.ndarray], list[np.ndarray]]:
+        """The ids, columns of texts by their places, and groups of columns of numbers, (n, …).
 
-        Texts of a text file become integers where all are, unless they stay ``as_written``.
+        Texts of a text file become integers where all are, unless they stay ``as_written``. A
+        UserError if an id occurs twice.
         """
         ids = [] if self.ids is None else [self.ids]
         of_words: dict[int, list[np.ndarray | pa.Array]] = {place: [] for place in (*ids, *texts)}
@@ -459,7 +459,11 @@ class _VertexTable:
                     rows.append(narrowed(np.concatenate(wide, axis=1), dtype, self.path))
         nothing = np.empty((0, 0), dtype)
         groups = [np.concatenate(rows) if rows else nothing for rows in of_numbers]
-        return {i: self._values(some, i in as_written) for i, some in of_words.items()}, groups
+        words = {i: self._values(some, i in as_written) for i, some in of_words.items()}
+        found_ids = None if self.ids is None else words.pop(self.ids)
+        if found_ids is not None:
+            check_ids(found_ids, self.path)
+        return found_ids, words, groups
 
     def _values(self, pieces: list[np.ndarray | pa.Array], as_written: bool) -> np.ndarray:
         """All pieces of a column; of a single one, whether its first line is a value shows now."""
@@ -565,12 +569,9 @@ def _numbers_of(table: _VertexTable) -> Rows:
         without = "a column of ids, but no" if table.ids is not None else "no columns of"
         raise UserError(f"{path} has {without} {sought.what}")
     dtype = np.float32 if sought.what == "features" else np.float64
-    of_ids, (values,) = table.read([], places, dtype=dtype)
+    ids, _, (values,) = table.read([], places, dtype=dtype)
     if not table.names:
         _refuse_counter(path, values, sought.what)
-    ids = of_ids.get(table.ids) if table.ids is not None else None
-    if ids is not None:
-        check_ids(ids, path)
     unread = ", ".join(quoted(table.names[i]) for i in texts)
     note = f"{path}: no {sought.what}, but texts: {unread}" if texts else ""
     columns = tuple(table.names[i] for i in places) if table.names else ()
@@ -594,10 +595,7 @@ def _values_of(table: _VertexTable, as_written: bool) -> Rows:
             "one value a line, or a header line 'id,…' and then an id and a value a line; "
             "--label-column NAME takes labels from the column of that name in the header",
         )
-    found, _ = table.read(fitting, as_written=fitting if as_written else ())
-    ids = None if table.ids is None else found[table.ids]
-    if ids is not None:
-        check_ids(ids, table.path)
+    ids, found, _ = table.read(fitting, as_written=fitting if as_written else ())
     return Rows(found[fitting[0]], ids, comments=table.comments)
 
 
