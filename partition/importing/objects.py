@@ -16,8 +16,7 @@ from partition.errors import UserError
 from partition.graph.graph import MASKS, check_direction
 from partition.graph.store import Manifest, check_target, write_graph
 from partition.importing.assemble import build_graph
-from partition.importing.readers import arc_columns, dgl_bin, files, npz
-from partition.importing.readers.classes import classes_or_targets
+from partition.importing.readers import arc_columns, classes, dgl_bin, files, npz
 from partition.importing.readers.names import arc_roles
 from partition.importing.readers.numbering import check_ids, number_vertices
 from partition.importing.readers.source import Source
@@ -249,7 +248,7 @@ def arrays_of(
     given = {name: value for name, value in content.vertices.items() if value is not None}
     arrays |= {"features": given.pop("x", None)}
     if "y" in given:
-        kind, values = classes_or_targets(host_array(given.pop("y")))
+        kind, values = classes.classes_or_targets(host_array(given.pop("y")))
         arrays[kind] = values
     masks = {name.removesuffix("_mask"): host_array(a).astype(bool) for name, a in given.items()}
     arrays |= {"masks": masks or None} | _arc_data(content, arc_features, arc_label)

@@ -16,8 +16,7 @@ import numpy as np
 from partition.errors import UserError, check_name, unknown_name
 from partition.graph.graph import MASKS, UNLABELLED, Graph, known_rows
 from partition.graph.hashing import key, mixed
-from partition.importing.readers import LISTS
-from partition.importing.readers.arc_columns import is_binary
+from partition.importing.readers import LISTS, arc_columns
 from partition.importing.readers.classes import MAX_CLASSES, class_labels
 from partition.importing.readers.files import check_file, finite_features
 from partition.importing.readers.names import LABELS, TARGETS, mask_names
@@ -248,7 +247,7 @@ class Places:
 
         Of several splits, (n, splits) bool or 0 and 1.
         """
-        values, binary = rows.values, is_binary(rows.values)
+        values, binary = rows.values, arc_columns.is_binary(rows.values)
         of_rows = replace(rows, values=values.astype(bool)) if binary else rows
         if values.ndim == 2 and values.dtype.kind in "biu" and rows.ids is None:
             if not values.shape[1] or not binary:

@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from partition.errors import UserError
-from partition.importing.readers import RELATION, guess_format
-from partition.importing.readers.arc_columns import chosen, ends_of, ids_array, piece_of
+from partition.importing.readers import RELATION, arc_columns, guess_format, parquet
 from partition.importing.readers.files import finite_weights, quoted, read_errors
 from partition.importing.readers.names import (
     arc_roles,
@@ -28,7 +27,6 @@ from partition.importing.readers.names import (
     resembles_number,
     roles_by_types,
 )
-from partition.importing.readers.parquet import ParquetTable, is_parquet, is_text, open_parquet
 from partition.importing.readers.source import Layout, Piece, Reading, Stream, in_step
 from partition.importing.readers.text import (
     SIGNS,
@@ -87,7 +85,7 @@ def stream_array(path: Path, layout: Layout, reading: Reading) -> Stream:
         at_once = max(1, total if reading.whole else min(AT_ONCE, -(-total // readers.size)))
         for start in range(readers.rank * at_once, max(1, total), readers.size * at_once):
             some = array[:, start : start + at_once] if array.ndim == 2 else array
-            yield Piece(*ends_of(some, str(path), SHAPES), None, {}, start)
+            yield Piece(*arc_columns.ends_of(some, str(path), SHAPES), None, {}, start)
             forget_pages(array)
             reading.tell("reading", min(start + at_once, total), total)
 
@@ -123,7 +121,7 @@ class ArcList:
         Those that were not, where they have names.
     """
 
-    table: Table | ParquetTable
+    table: Table | parquet.ParquetTable
     roles: Mapping[str, int]
     text: bool
     layout: Layout = field(default_factory=Layout)
@@ -159,7 +157,7 @@ class ArcList:
                     features, labels = (
                         [column[i] for i in some] for some in (self.features, self.labels)
                     )
-                    data = piece_of(features, labels, str(path), before)
+                    data = arc_columns.piece_of(features, labels, str(path), before)
                 if RELATION in self.roles:
                     data[RELATION] = column[self.roles[RELATION]]
                 if not again:
@@ -188,7 +186,7 @@ class ArcList:
         for piece in self.pieces(Reading(whole=True, look=look), notes):
             by_role = {"source": piece.source, "target": piece.target, "weight": piece.weights}
             for role, some in columns.items():
-                some.append(ids_array(by_role.get(role, piece.data.get(role))))
+                some.append(arc_columns.ids_array(by_role.get(role, piece.data.get(role))))
         arcs = {role: np.concatenate(some) for role, some in columns.items() if some}
         return arcs or dict.fromkeys(columns, np.empty(0, np.int64)), notes.get("comments", 0)
 
@@ -252,12 +250,12 @@ def find_arcs(path: Path, layout: Layout) -> ArcList:
 
     A UserError if there is no arc, or it is not clear what a column is.
     """
-    arcs, words = (_in_parquet if is_parquet(path) else _in_text)(path, layout)
+    arcs, words = (_in_parquet if parquet.is_parquet(path) else _in_text)(path, layout)
     roles, names = dict(arcs.roles), arcs.table.names
     called = list(names) or [str(i + 1) for i in range(len(words[0]))]
-    labels = chosen(called, layout.arc_label, "--arc-label", path)
+    labels = arc_columns.chosen(called, layout.arc_label, "--arc-label", path)
     others = (*(called[i] for i in roles.values()), *labels)
-    features = chosen(called, layout.arc_features, "--arc-features", path, others)
+    features = arc_columns.chosen(called, layout.arc_features, "--arc-features", path, others)
     for name in (*features, *labels):
         ends = (called[roles[end]] for end in ROLES[:2])
         if name in ends or (name in features and name in labels):
@@ -280,7 +278,7 @@ def find_arcs(path: Path, layout: Layout) -> ArcList:
         note += "; not read: " + ", ".join(quoted(form.format(name)) for name in left)
     if not (names or places[0] or places[1] or len(read) < len(called)):
         note = ""
-    table: Table | ParquetTable = replace(arcs.table, kinds=read)
+    table: Table | parquet.ParquetTable = replace(arcs.table, kinds=read)
     if isinstance(table, Table):
         table = replace(table, meaning=" ".join(role for role in ROLES[:3] if role in roles))
     else:
@@ -301,7 +299,7 @@ def _kind_of_labels(places: Sequence[int], rows: Sequence[Sequence[str]]) -> pa.
 
 
 def _in_parquet(path: Path, layout: Layout) -> tuple[ArcList, list[list[str]]]:
-    table = open_parquet(path)
+    table = parquet.open_parquet(path)
     names = list(table.names)
     shown = f"{path} has the columns {', '.join(map(quoted, names)) or 'none'}"
     roles, types = _roles_of(names, layout, shown, len(names))
@@ -311,7 +309,7 @@ def _in_parquet(path: Path, layout: Layout) -> tuple[ArcList, list[list[str]]]:
         raise _unclear(f"{shown}, and it is not clear what they are", layout)
     if not table.rows:
         raise UserError(f"{path} holds no arcs")
-    text = layout.string_ids or any(is_text(table.kind(roles[end])) for end in ROLES[:2])
+    text = layout.string_ids or any(parquet.is_text(table.kind(roles[end])) for end in ROLES[:2])
     return ArcList(table, roles, text, layout, types=types), [names]
 
 

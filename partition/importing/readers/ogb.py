@@ -23,9 +23,7 @@ import pyarrow as pa
 from partition.errors import UserError
 from partition.graph.graph import MASKS
 from partition.graph.relations import Relation
-from partition.importing.readers import OGB_FILES, TRIPLETS, files
-from partition.importing.readers.arc_columns import ArcTable, ends_of
-from partition.importing.readers.classes import class_labels, classes_or_targets
+from partition.importing.readers import OGB_FILES, TRIPLETS, arc_columns, classes, files
 from partition.importing.readers.names import MASK_OF
 from partition.importing.readers.source import ALL, Layout, Piece, Reading, Stream
 from partition.importing.readers.text import (
@@ -79,7 +77,7 @@ def stream(path: Path, layout: Layout, reading: Reading) -> Stream:
         count = 0
         with files.read_errors(file):
             for pair in ends_in_pieces():
-                ends = ends_of(np.stack(pair), str(file), "(2, E)")
+                ends = arc_columns.ends_of(np.stack(pair), str(file), "(2, E)")
                 for one in ends:
                     files.check_inside(one, n, file)
                 yield Piece(*ends, None, {}, count)
@@ -94,12 +92,12 @@ def stream(path: Path, layout: Layout, reading: Reading) -> Stream:
         for array in (found["node_feat"], found["edge_feat"])
     )
     if of_arcs is not None:
-        rest["arc_data"] = ArcTable({"features": of_arcs})
+        rest["arc_data"] = arc_columns.ArcTable({"features": of_arcs})
     if labels is not None:
-        kind, values = classes_or_targets(labels, whole=True)
+        kind, values = classes.classes_or_targets(labels, whole=True)
         where = f"{path}: node-label"
         if kind == "labels":
-            rest["labels"], rest["class_names"] = class_labels(values, where)
+            rest["labels"], rest["class_names"] = classes.class_labels(values, where)
         else:
             rest["targets"] = checked_targets(values, where)
     name = _only_split(path)
@@ -196,7 +194,7 @@ def read_hetero(path: Path, layout: Layout) -> TypedSource:
             found["features"][name] = features
         labels = _rows(folders[1], n, np.float64, ALL)
         if labels is not None:
-            kind, values = classes_or_targets(labels, whole=True)
+            kind, values = classes.classes_or_targets(labels, whole=True)
             found[kind][name] = values
         for mask, rows in _masks(path, n, name).items():
             masks.setdefault(mask, {})[name] = rows

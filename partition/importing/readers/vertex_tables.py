@@ -18,9 +18,8 @@ from numpy.typing import DTypeLike
 
 from partition.errors import UserError, unknown_name
 from partition.graph.graph import MASKS
+from partition.importing.readers import arc_columns, numbering, parquet, source, text
 from partition.importing.readers import names as rules
-from partition.importing.readers import parquet, text
-from partition.importing.readers.arc_columns import is_binary
 from partition.importing.readers.files import (
     ZIP,
     check_file,
@@ -35,8 +34,6 @@ from partition.importing.readers.files import (
     read_errors,
     saved_csr,
 )
-from partition.importing.readers.numbering import check_ids
-from partition.importing.readers.source import ALL
 from partition.records import DEFLATE_RATIO, NUMBERS, TEXTS, map_npy, read_npy, read_npz
 from partition.resident import check_memory
 
@@ -193,7 +190,7 @@ def read_ids(
     if values.dtype.kind not in "iuU":
         raise UserError(f"{path}: ids are integers or texts, not {values.dtype}")
     values = values.astype(str if text or values.dtype.kind == "U" else np.int64)
-    check_ids(values, path)
+    numbering.check_ids(values, path)
     return values
 
 
@@ -448,7 +445,7 @@ class _VertexTable:
         kinds |= dict.fromkeys(itertools.chain(*numbers), pa.float64())
         if isinstance(self.table, parquet.ParquetTable):
             kinds |= dict.fromkeys(ids)  # an id that is missing is no empty text
-        for _, columns in replace(self.table, kinds=kinds).pieces(ALL):
+        for _, columns in replace(self.table, kinds=kinds).pieces(source.ALL):
             found = dict(zip(kinds, columns, strict=True))
             for place, pieces in of_words.items():
                 pieces.append(found[place])
@@ -462,7 +459,7 @@ class _VertexTable:
         words = {i: self._values(some, i in as_written) for i, some in of_words.items()}
         found_ids = None if self.ids is None else words.pop(self.ids)
         if found_ids is not None:
-            check_ids(found_ids, self.path)
+            numbering.check_ids(found_ids, self.path)
         return found_ids, words, groups
 
     def _values(self, pieces: list[np.ndarray | pa.Array], as_written: bool) -> np.ndarray:
@@ -650,7 +647,7 @@ def _split(values: np.ndarray, where: str) -> dict[str, np.ndarray]:
 def _bools_of(values: np.ndarray) -> np.ndarray | None:
     """Words true and false, bool, or 0 and 1 as bool; None of anything else."""
     if values.dtype.kind != "U":
-        return values.astype(bool) if is_binary(values) else None
+        return values.astype(bool) if arc_columns.is_binary(values) else None
     words = np.char.lower(values)
     return words == "true" if np.isin(words, rules.BOOLEANS).all() else None
 
