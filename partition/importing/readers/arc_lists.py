@@ -30,7 +30,7 @@ from partition.importing.readers.names import (
 from partition.importing.readers.source import Layout, Piece, Reading, Stream, in_step
 from partition.importing.readers.text import (
     SIGNS,
-    Table,
+    TextTable,
     is_integer,
     is_number,
     open_table,
@@ -52,13 +52,13 @@ AT_ONCE = 1 << 22  # arcs of an array
 def stream(path: Path, layout: Layout, reading: Reading) -> Stream:
     """Read a list of arcs in Parquet, or in text, separated by white space, commas and so on.
 
-    For comments see :meth:`Table.is_comment`; their count is a note. A UserError if there is no arc
-    in the file, a row is not two ids and, where the others have one, a finite weight, or it is not
-    clear what a column or the first line is.
+    For comments see :meth:`TextTable.is_comment`; their count is a note. A UserError if there is no
+    arc in the file, a row is not two ids and, where the others have one, a finite weight, or it is
+    not clear what a column or the first line is.
     """
     arcs = find_arcs(path, layout)
     notes: dict[str, object] = {"columns": arcs.note} if arcs.note else {}
-    format = "edges" if isinstance(arcs.table, Table) else "parquet"
+    format = "edges" if isinstance(arcs.table, TextTable) else "parquet"
     rest = {"format": format, "notes": notes, "unread": arcs.unread}
     pieces, weighted = arcs.pieces(reading, notes), "weight" in arcs.roles
     return Stream(pieces, str(path), weighted=weighted, text=arcs.text, rest=rest)
@@ -100,7 +100,7 @@ class ArcList:
 
     Attributes
     ----------
-    table : Table or ParquetTable
+    table : TextTable or ParquetTable
     roles : mapping of str to int
         The places of "source", "target" and, if they are there, "weight" and "relation".
     text : bool
@@ -121,7 +121,7 @@ class ArcList:
         Those that were not, where they have names.
     """
 
-    table: Table | parquet.ParquetTable
+    table: TextTable | parquet.ParquetTable
     roles: Mapping[str, int]
     text: bool
     layout: Layout = field(default_factory=Layout)
@@ -136,7 +136,7 @@ class ArcList:
     @property
     def header(self) -> bool:
         """Whether a line names the columns."""
-        return not isinstance(self.table, Table) or bool(self.table.header)
+        return not isinstance(self.table, TextTable) or bool(self.table.header)
 
     def pieces(self, reading: Reading, notes: dict[str, object]) -> Iterator[Piece]:
         """The arcs, some at a time; ``notes`` get the count of comments in the end.
@@ -170,7 +170,7 @@ class ArcList:
         with readers.agreed():
             _refuse_other_than_weights(path, seen, self.layout)
         self.refuse_doubt(any(readers.gathered(again)))
-        comments = self.table.comments.lines if isinstance(self.table, Table) else 0
+        comments = self.table.comments.lines if isinstance(self.table, TextTable) else 0
         if count := sum(readers.gathered(comments)):
             notes["comments"] = count
 
@@ -195,7 +195,7 @@ class ArcList:
 
         The ids of an arc are mostly ``again`` in other lines, and the names of columns in none.
         """
-        if self.doubtful and isinstance(self.table, Table) and again == self.header:
+        if self.doubtful and isinstance(self.table, TextTable) and again == self.header:
             shown = ", ".join(map(quoted, self.doubtful))
             raise UserError(
                 f"{self.table.path}: line {self.table.begins} ({shown}) may be a header or an arc",
@@ -278,8 +278,8 @@ def find_arcs(path: Path, layout: Layout) -> ArcList:
         note += "; not read: " + ", ".join(quoted(form.format(name)) for name in left)
     if not (names or places[0] or places[1] or len(read) < len(called)):
         note = ""
-    table: Table | parquet.ParquetTable = replace(arcs.table, kinds=read)
-    if isinstance(table, Table):
+    table: TextTable | parquet.ParquetTable = replace(arcs.table, kinds=read)
+    if isinstance(table, TextTable):
         table = replace(table, meaning=" ".join(role for role in ROLES[:3] if role in roles))
     else:
         table = replace(table, kinds=dict.fromkeys(read))

@@ -31,7 +31,7 @@ from partition.importing.readers.text import (
     LONGEST_ROW,
     NO_COMMENTS,
     Comments,
-    Table,
+    TextTable,
     lines_of,
     open_table,
     text_blocks,
@@ -239,7 +239,7 @@ def _only_split(path: Path) -> str:
 
 def _arcs(file: Path, reading: Reading) -> Iterator[Sequence[np.ndarray]]:
     """Sources and targets in a file of them, some at a time."""
-    table = Table(
+    table = TextTable(
         file, Comments(NO_COMMENTS), separator=",", width=2,
         kinds=dict.fromkeys(range(2), pa.int64()), longest=LONGEST_LINE, meaning="source target",
     )  # fmt: skip

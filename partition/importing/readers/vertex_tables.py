@@ -357,7 +357,7 @@ class _VertexTable:
 
     Attributes
     ----------
-    table : text.Table or parquet.ParquetTable
+    table : text.TextTable or parquet.ParquetTable
     path, names
         Those of the table; there are no names in a text without a header.
     sought : _Sought
@@ -376,7 +376,7 @@ class _VertexTable:
         The words of the first rows of a text, with the numbers of their lines.
     """
 
-    table: text.Table | parquet.ParquetTable
+    table: text.TextTable | parquet.ParquetTable
     path: Path
     names: Sequence[str]
     sought: _Sought
@@ -392,7 +392,7 @@ class _VertexTable:
     @property
     def comments(self) -> int:
         """How many lines were comments, after it has been read."""
-        return self.table.comments.lines if isinstance(self.table, text.Table) else 0
+        return self.table.comments.lines if isinstance(self.table, text.TextTable) else 0
 
     def data(self, others: Container[str] = ()) -> list[int]:
         """The columns that are no ids, no index of a frame, and not called as others."""
@@ -412,7 +412,7 @@ class _VertexTable:
 
     def check_numbers(self, places: Sequence[int]) -> None:
         """A UserError if a column has a text in the first row, which may be the label."""
-        if isinstance(self.table, text.Table) and not self.rows:
+        if isinstance(self.table, text.TextTable) and not self.rows:
             raise UserError(f"{self.path} holds a header, but no {self.sought.what}")
         if not self.names and not any(map(text.is_number, self.rows[0][1])):
             raise UserError(
