@@ -133,11 +133,6 @@ class ArcList:
     note: str = ""
     unread: tuple[str, ...] = ()
 
-    @property
-    def header(self) -> bool:
-        """Whether a line names the columns."""
-        return not isinstance(self.table, TextTable) or bool(self.table.header)
-
     def pieces(self, reading: Reading, notes: dict[str, object]) -> Iterator[Piece]:
         """The arcs, some at a time; ``notes`` get the count of comments in the end.
 
@@ -161,7 +156,7 @@ class ArcList:
                 if RELATION in self.roles:
                     data[RELATION] = column[self.roles[RELATION]]
                 if not again:
-                    skipped = int(before == 0 and not self.header)
+                    skipped = int(before == 0 and not self.table.header)
                     again = any(_has(one[skipped:], self.doubtful) for one in (source, target))
                 if weights is not None and not self.named:
                     third.add(source, weights, before)
@@ -170,8 +165,7 @@ class ArcList:
         with readers.agreed():
             _refuse_other_than_weights(path, seen, self.layout)
         self.refuse_doubt(any(readers.gathered(again)))
-        comments = self.table.comments.lines if isinstance(self.table, TextTable) else 0
-        if count := sum(readers.gathered(comments)):
+        if count := sum(readers.gathered(self.table.comments.lines)):
             notes["comments"] = count
 
     def read(
@@ -195,7 +189,7 @@ class ArcList:
 
         The ids of an arc are mostly ``again`` in other lines, and the names of columns in none.
         """
-        if self.doubtful and isinstance(self.table, TextTable) and again == self.header:
+        if self.doubtful and again == bool(self.table.header):
             shown = ", ".join(map(quoted, self.doubtful))
             raise UserError(
                 f"{self.table.path}: line {self.table.begins} ({shown}) may be a header or an arc",
@@ -215,7 +209,7 @@ def read_pairs(
         return _pairs_of_array(path, layout.columns), None, 0
     with read_errors(path):
         listed = find_arcs(path, layout)
-        if look_up and not listed.header:
+        if look_up and not listed.table.header:
             listed = replace(listed, doubtful=())
         arcs, comments = listed.read()
     found = {"positives": np.column_stack([arcs["source"], arcs["target"]])}

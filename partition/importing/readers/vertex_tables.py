@@ -389,11 +389,6 @@ class _VertexTable:
     first: Sequence[str]
     rows: Sequence[tuple[int, list[str]]] = ()
 
-    @property
-    def comments(self) -> int:
-        """How many lines were comments, after it has been read."""
-        return self.table.comments.lines if isinstance(self.table, text.TextTable) else 0
-
     def data(self, others: Container[str] = ()) -> list[int]:
         """The columns that are no ids, no index of a frame, and not called as others."""
         return [
@@ -572,7 +567,7 @@ def _numbers_of(table: _VertexTable) -> Rows:
     unread = ", ".join(quoted(table.names[i]) for i in texts)
     note = f"{path}: no {sought.what}, but texts: {unread}" if texts else ""
     columns = tuple(table.names[i] for i in places) if table.names else ()
-    return Rows(values, ids, note, table.comments, columns)
+    return Rows(values, ids, note, table.table.comments.lines, columns)
 
 
 def _values_of(table: _VertexTable, as_written: bool) -> Rows:
@@ -593,7 +588,7 @@ def _values_of(table: _VertexTable, as_written: bool) -> Rows:
             "--label-column NAME takes labels from the column of that name in the header",
         )
     ids, found, _ = table.read(fitting, as_written=fitting if as_written else ())
-    return Rows(found[fitting[0]], ids, comments=table.comments)
+    return Rows(found[fitting[0]], ids, comments=table.table.comments.lines)
 
 
 def _nodes(
@@ -629,7 +624,7 @@ def _nodes(
         checked_targets(np.concatenate(to_learn, axis=1), path) if to_learn else None,
         masks,
         tuple(unread),
-        table.comments,
+        table.table.comments.lines,
     )
 
 
