@@ -153,8 +153,9 @@ class ArcList:
                         [column[i] for i in some] for some in (self.features, self.labels)
                     )
                     data = arc_columns.piece_of(features, labels, str(path), before)
-                if RELATION in self.roles:
-                    data[RELATION] = column[self.roles[RELATION]]
+                    if RELATION in self.roles:
+                        of = [column[self.roles[RELATION]]]
+                        data[RELATION] = arc_columns.piece_of([], of, str(path), before)["labels"]
                 if not again:
                     skipped = int(before == 0 and not self.table.header)
                     again = any(_has(one[skipped:], self.doubtful) for one in (source, target))
@@ -476,7 +477,8 @@ def _ids(column: np.ndarray | pa.Array, text: bool, path: Path) -> np.ndarray | 
 
 def _weights(column: np.ndarray | pa.Array, path: Path, before: int) -> np.ndarray:
     if isinstance(column, pa.Array) or column.ndim != 1 or column.dtype.kind not in "biuf":
-        form = getattr(column, "dtype", "texts")
+        texts = isinstance(column, pa.Array)
+        form = "texts" if texts else f"{column.dtype} {column.shape}"
         raise UserError(f"{path}: weights are {form}, not numbers")
     return finite_weights(column, str(path), before)
 
