@@ -24,11 +24,11 @@ from torch.nn.functional import cross_entropy
 HERE = Path(__file__).parent
 sys.path += [str(HERE.parent), str(HERE.parent / "differential")]
 from layers import module_of  # noqa: E402 (found there only)
-from partition.graph.arc_data import ArcData  # noqa: E402
 from stored_graphs import graph_of  # noqa: E402
 
 from gcnmpi.options.config import from_table  # noqa: E402
 from gcnmpi.proof import oracle  # noqa: E402
+from partition.graph.arc_data import ArcData  # noqa: E402
 from partition.graph.graph import Graph  # noqa: E402
 
 N, WIDTH, HIDDEN, CLASSES, OF_ARCS = 40, 5, 6, 3, 2
