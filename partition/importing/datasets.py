@@ -44,13 +44,12 @@ def _pyg(name: str, folder: Path) -> Path:
     torch, known = _library("torch", PYG), _library("torch_geometric.datasets", PYG)
     data = _only("pyg", name, known)
     fields = data.to_dict() if hasattr(data, "to_dict") else {}
-    if "_global_store" in fields:  # of several types
-        torch.save(fields, folder / "data.pt")
-        return folder / "data.pt"
-    if "edge_index" not in fields:
+    if not {"_global_store", "edge_index"} & fields.keys():  # the former of several types
         raise UserError(f"pyg:{name} holds no graph")
-    tensors = {key: value for key, value in fields.items() if isinstance(value, torch.Tensor)}
-    torch.save({**tensors, "num_nodes": int(data.num_nodes)}, folder / "data.pt")
+    if "edge_index" in fields:
+        tensors = {key: value for key, value in fields.items() if isinstance(value, torch.Tensor)}
+        fields = {**tensors, "num_nodes": int(data.num_nodes)}
+    torch.save(fields, folder / "data.pt")
     return folder / "data.pt"
 
 

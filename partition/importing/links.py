@@ -24,18 +24,14 @@ from partition.graph.graph import MASKS, Graph
 from partition.graph.links import HELD_OUT, PairSet, identified, keys
 from partition.graph.relations import Relation, names_of, number_relations
 from partition.graph.twins import Twin
-from partition.importing.readers import LISTS, RELATION, guess_format
-from partition.importing.readers.arc_columns import ends_of
-from partition.importing.readers.arc_lists import ArcList, read_pairs, rows_of_pairs
+from partition.importing.readers import LISTS, RELATION, arc_columns, arc_lists, guess_format, pyg
 from partition.importing.readers.files import COMPRESSED, check_file, check_inside, quoted
 from partition.importing.readers.names import MASK_OF
 from partition.importing.readers.numbering import positions
-from partition.importing.readers.pyg import CACHES, CLASSES, attributes_of
 from partition.importing.readers.source import Layout
 from partition.importing.tensors import host_array
 from partition.records import NUMBERS, TEXTS, map_npy, read_npz
-from partition.tensor_files import pickles
-from partition.tensor_files.torch_zip import TorchFile, is_tensor, open_torch, read_old_torch
+from partition.tensor_files import pickles, torch_zip
 
 VERTICES = ("positives", "negatives", "candidates", "both")  # arrays that hold ids of vertices
 
@@ -50,7 +46,7 @@ MEANT = pickles.Meant(
     "pairs of vertices in a file of torch",
     "torch.save({'edge': pairs, 'edge_neg': negatives}, FILE), tensors of shape (m, 2)",
 )
-NAMES = CACHES | pickles.ARRAY_NAMES
+NAMES = pyg.CACHES | pickles.ARRAY_NAMES
 TYPES = "head_type"
 # Arrays that are read, by their names in OGB and PyTorch Geometric.
 KNOWN = {
@@ -73,7 +69,7 @@ class _PairList:
     """
 
     arrays: Arrays
-    listed: ArcList | None = None
+    listed: arc_lists.ArcList | None = None
 
 
 def read_masks(path: Path, layout: Layout) -> tuple[dict[str, _PairList], list[str]]:
@@ -121,7 +117,7 @@ def _read_list(path: Path, layout: Layout) -> tuple[_PairList, set[str]]:
             f"{path} has the format {format}, which is no list of pairs",
             f"lists of pairs are {', '.join(LISTS)} and .pt; --from takes an .npz of all masks",
         )
-    arrays, listed, _ = read_pairs(path, layout, look_up=True)
+    arrays, listed, _ = arc_lists.read_pairs(path, layout, look_up=True)
     return _PairList(arrays, listed), set()
 
 
@@ -143,9 +139,9 @@ def _labelled_pairs(fields: Mapping[str, np.ndarray], where: str) -> Arrays:
         raise UserError(
             f"{where} has no edge_label_index", "RandomLinkSplit(…)(data) makes graphs that have it"
         )
-    found = {"positives": np.column_stack(ends_of(positive, where, "(2, m)"))}
+    found = {"positives": np.column_stack(arc_columns.ends_of(positive, where, "(2, m)"))}
     if negative is not None and negative.size:
-        found["negatives"] = np.column_stack(ends_of(negative, where, "(2, m)"))
+        found["negatives"] = np.column_stack(arc_columns.ends_of(negative, where, "(2, m)"))
     if label is not None and len(label) and label.max() > 1:
         found["relations"] = label.reshape(-1).astype(np.int64) - 1
     return found
@@ -168,12 +164,12 @@ def _named_pairs(fields: Mapping[str, np.ndarray], where: str) -> Arrays:
         if "edge" not in fields:
             raise UserError(f"{where} holds no pairs that are known", MEANT.hint)
         first = second = "edge"
-        positives = rows_of_pairs(fields["edge"], where)
+        positives = arc_lists.rows_of_pairs(fields["edge"], where)
     found = {"positives": positives}
     if RELATION in fields:
         found["relations"] = fields[RELATION].reshape(-1)
     if "edge_neg" in fields and first == "edge":
-        found["negatives"] = rows_of_pairs(fields["edge_neg"], where)
+        found["negatives"] = arc_lists.rows_of_pairs(fields["edge_neg"], where)
     elif {f"{first}_neg", f"{second}_neg"} <= fields.keys():
         found["both"] = np.column_stack([fields[f"{second}_neg"], fields[f"{first}_neg"]])
     elif f"{second}_neg" in fields:
@@ -185,14 +181,14 @@ def _torch(path: Path, masks: int) -> tuple[list[Arrays], set[str]]:
     """The arrays of so many masks in a file of torch, and the names of those that are not read."""
     check_file(path)
     if not zipfile.is_zipfile(path):
-        content = read_old_torch(path, CLASSES, MEANT, NAMES)
+        content = torch_zip.read_old_torch(path, pyg.CLASSES, MEANT, NAMES)
         return _parts(content, None, path, masks)
-    with open_torch(path, CLASSES, MEANT, NAMES) as file:
+    with torch_zip.open_torch(path, pyg.CLASSES, MEANT, NAMES) as file:
         return _parts(file.content, file, path, masks)
 
 
 def _parts(
-    content: object, file: TorchFile | None, path: Path, masks: int
+    content: object, file: torch_zip.TorchFile | None, path: Path, masks: int
 ) -> tuple[list[Arrays], set[str]]:
     parts: list[object] = [content]
     if isinstance(content, dict) and {"train", "test"} <= content.keys():
@@ -208,13 +204,13 @@ def _parts(
     found, unread = [], set[str]()
     for part in parts:
         fields = {}
-        for name, value in attributes_of(part, path).items():
+        for name, value in pyg.attributes_of(part, path).items():
             if name == TYPES:
                 raise UserError(
                     f"{path} has vertices of several types, such as ogbl-biokg",
                     "number all vertices together, and give tables of pairs",
                 )
-            tensor = is_tensor(value)
+            tensor = torch_zip.is_tensor(value)
             if name not in KNOWN:
                 unread |= {name} if tensor or pickles.is_numpy_array(value) else set()
             elif tensor and file is None:
@@ -241,7 +237,7 @@ def _npz(path: Path) -> tuple[dict[str, _PairList], list[str]]:
             continue
         kind = kind or "positives"
         if kind in ("positives", "negatives"):
-            array = rows_of_pairs(array, f"{path}: {name}")
+            array = arc_lists.rows_of_pairs(array, f"{path}: {name}")
         found[MASK_OF[mask]][kind] = array
     return {mask: _PairList(arrays) for mask, arrays in found.items()}, _unread(path, unread)
 

@@ -16,8 +16,7 @@ from partition.errors import UserError
 from partition.graph.graph import MASKS, check_direction
 from partition.graph.store import Manifest, check_target, write_graph
 from partition.importing.assemble import build_graph
-from partition.importing.readers import arc_columns, dgl_bin, files, npz
-from partition.importing.readers.classes import classes_or_targets
+from partition.importing.readers import arc_columns, classes, dgl_bin, files, npz
 from partition.importing.readers.names import arc_roles
 from partition.importing.readers.numbering import check_ids, number_vertices
 from partition.importing.readers.source import Source, TypedSource
@@ -193,7 +192,7 @@ def _numpy(value: object, where: str) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class _Content:
+class _LibraryGraph:
     """The content of a graph of another library.
 
     ``vertices`` are those of ``OF_VERTICES`` that it has, ``edges`` get an attribute of all edges,
@@ -249,7 +248,7 @@ def arrays_of(
     given = {name: value for name, value in content.vertices.items() if value is not None}
     arrays |= {"features": given.pop("x", None)}
     if "y" in given:
-        kind, values = classes_or_targets(host_array(given.pop("y")))
+        kind, values = classes.classes_or_targets(host_array(given.pop("y")))
         arrays[kind] = values
     masks = {name.removesuffix("_mask"): host_array(a).astype(bool) for name, a in given.items()}
     arrays |= {"masks": masks or None} | _arc_data(content, arc_features, arc_label)
@@ -297,7 +296,7 @@ def _arrays(fields: Mapping[str, object]) -> tuple[dict[str, np.ndarray], int | 
     )
 
 
-def _arc_data(content: _Content, features: str | None, label: str | None) -> dict[str, object]:
+def _arc_data(content: _LibraryGraph, features: str | None, label: str | None) -> dict[str, object]:
     """Data of edges, and their weights, as arguments of :func:`import_arrays`."""
     where, names = "the graph", list(content.edges)
     wanted = arc_columns.chosen(names, label, "arc_label", where)
@@ -322,7 +321,7 @@ def _arc_data(content: _Content, features: str | None, label: str | None) -> dic
     }
 
 
-def _networkx(graph: Any) -> _Content:
+def _networkx(graph: Any) -> _LibraryGraph:
     number = {vertex: i for i, vertex in enumerate(graph.nodes)}
     ends = [(number[edge[0]], number[edge[1]]) for edge in graph.edges()]
     of_edges = [found for *_, found in graph.edges(data=True)]
@@ -333,7 +332,7 @@ def _networkx(graph: Any) -> _Content:
     return _of_lists(list(number), ends, graph.is_directed(), edges, vertices)
 
 
-def _igraph(graph: Any) -> _Content:
+def _igraph(graph: Any) -> _LibraryGraph:
     named = "name" in graph.vs.attributes()
     vertices = graph.vs["name"] if named else list(range(graph.vcount()))
     data = {name: graph.vs[name] for name in OF_VERTICES if name in graph.vs.attributes()}
@@ -347,12 +346,12 @@ def _of_lists(
     directed: bool,
     edges: Mapping[str, list[object]],
     data: Mapping[str, list[object]],
-) -> _Content:
+) -> _LibraryGraph:
     """A graph that is kept as objects, one for each vertex and each edge."""
     edge_index = np.array(list(ends), np.int64).reshape(-1, 2).T
     if not directed:  # an edge is the same whichever end comes first
         edge_index = np.sort(edge_index, axis=0)
-    return _Content(
+    return _LibraryGraph(
         edge_index, len(vertices), _ids(vertices), None if directed else True,
         {name: _column(name, "vertices", values) for name, values in data.items()},
         {name: partial(_column, name, "edges", values) for name, values in edges.items()},
@@ -385,7 +384,7 @@ def _column(name: str, of: str, values: list[object]) -> np.ndarray | None:
         raise UserError(f"the attribute {name!r} is no array: {error}") from error
 
 
-def _pyg(data: Any) -> _Content:
+def _pyg(data: Any) -> _LibraryGraph:
     fields = dict(data.to_dict()) if hasattr(data, "to_dict") else {}
     arrays, n = _arrays(fields)
     dense = fields | arrays
@@ -406,13 +405,13 @@ def _pyg(data: Any) -> _Content:
     }
     vertices = {name: dense.get(name) for name in OF_VERTICES}
     n = n if data.num_nodes is None else int(data.num_nodes)
-    return _Content(dense["edge_index"], n, vertices=vertices, edges=edges, weights=weights)
+    return _LibraryGraph(dense["edge_index"], n, vertices=vertices, edges=edges, weights=weights)
 
 
-def _dgl(graph: Any) -> _Content:
+def _dgl(graph: Any) -> _LibraryGraph:
     ends = np.stack([host_array(end) for end in graph.edges(order="eid")])
     named = _renamed(graph.ndata)
-    return _Content(
+    return _LibraryGraph(
         ends, int(graph.num_nodes()), vertices={name: named.get(name) for name in OF_VERTICES},
         edges={name: partial(host_array, values) for name, values in graph.edata.items()},
         weights=dgl_bin.WEIGHTS,
@@ -424,7 +423,7 @@ def _renamed(data: Mapping[str, Any]) -> dict[str, Any]:
     return {dgl_bin.NAMES.get(name, name): values for name, values in data.items()}
 
 
-def _pandas(frame: Any) -> _Content:
+def _pandas(frame: Any) -> _LibraryGraph:
     names = [str(name) for name in frame.columns]
     roles = arc_roles(names)
     if roles is None:
@@ -453,7 +452,9 @@ def _pandas(frame: Any) -> _Content:
     columns = {name: partial(_of_frame, frame, i) for i, name in enumerate(names)}
     edges = {name: columns[name] for i, name in enumerate(names) if i not in places}
     weights = [names[roles["weight"]]] if "weight" in roles else []
-    return _Content(np.stack([source, target]), n, ids, edges=edges, weights=weights, known=False)
+    return _LibraryGraph(
+        np.stack([source, target]), n, ids, edges=edges, weights=weights, known=False
+    )
 
 
 def _of_frame(frame: Any, place: int) -> np.ndarray:
@@ -461,11 +462,11 @@ def _of_frame(frame: Any, place: int) -> np.ndarray:
 
 
 # The package of a class → the content of its objects.
-LIBRARIES: Mapping[str, Callable[[Any], _Content]] = {
+LIBRARIES: Mapping[str, Callable[[Any], _LibraryGraph]] = {
     "networkx": _networkx,
     "igraph": _igraph,
     "torch_geometric": _pyg,
     "dgl": _dgl,
     "pandas": _pandas,
-    "scipy": _Content,
+    "scipy": _LibraryGraph,
 }

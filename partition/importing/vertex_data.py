@@ -16,8 +16,7 @@ import numpy as np
 from partition.errors import UserError, check_name, unknown_name
 from partition.graph.graph import MASKS, UNLABELLED, Graph, known_rows
 from partition.graph.hashing import key, mixed
-from partition.importing.readers import LISTS
-from partition.importing.readers.arc_columns import is_binary
+from partition.importing.readers import LISTS, arc_columns
 from partition.importing.readers.classes import MAX_CLASSES, class_labels
 from partition.importing.readers.files import check_file, finite_features
 from partition.importing.readers.names import LABELS, TARGETS, mask_names
@@ -248,7 +247,7 @@ class Places:
 
         Of several splits, (n, splits) bool or 0 and 1.
         """
-        values, binary = rows.values, is_binary(rows.values)
+        values, binary = rows.values, arc_columns.is_binary(rows.values)
         of_rows = replace(rows, values=values.astype(bool)) if binary else rows
         if values.ndim == 2 and values.dtype.kind in "biu" and rows.ids is None:
             if not values.shape[1] or not binary:
@@ -311,8 +310,7 @@ class Places:
         meaning = self._numbers or ("ids" if same else None)
         if numbers.dtype.kind == "U" or meaning == "ids":
             span = f"outside 0..{self.n - 1}" if same else "that the graph does not have"
-            numbers = self._of_one_kind(numbers, where)
-            return positions(self._ids, numbers, f"{where} names a vertex {span}:")
+            return self._positions(numbers, where, f" names a vertex {span}:")
         if meaning is None:
             raise UserError(
                 f"{where}: the numbers can be ids ({self._sample()}) or rows (0..{self.n - 1})",
@@ -324,9 +322,8 @@ class Places:
 
     def _found(self, ids: np.ndarray, where: str, partly: bool = False) -> np.ndarray:
         """The vertex of each id; a UserError unless every vertex is there, or ``partly`` some."""
-        before, after = f"{where}: the graph has no vertex", f"; its ids are {self._sample()}"
-        ids = self._of_one_kind(ids, where)
-        place = positions(self._ids, ids, before, after, self._hint())
+        after = f"; its ids are {self._sample()}"
+        place = self._positions(ids, where, ": the graph has no vertex", after, self._hint())
         if len(ids) != self.n and not partly:
             absent = np.ones(self.n, bool)
             absent[place] = False
@@ -337,12 +334,15 @@ class Places:
             )
         return place
 
-    def _of_one_kind(self, ids: np.ndarray, where: str) -> np.ndarray:
+    def _positions(
+        self, ids: np.ndarray, where: str, before: str, after: str = "", hint: str | None = None
+    ) -> np.ndarray:
+        """As :func:`positions` among the ids of the graph, whatever their kind."""
         if self._ids.dtype.kind == "U":
-            return ids.astype(str)
-        if ids.dtype.kind == "U":
+            ids = ids.astype(str)
+        elif ids.dtype.kind == "U":
             raise UserError(f"{where}: the ids of the graph are integers, not {shown_id(ids[0])}")
-        return ids
+        return positions(self._ids, ids, f"{where}{before}", after, hint)
 
     def _sample(self) -> str:
         shown = ", ".join(shown_id(value) for value in self._ids[:3])

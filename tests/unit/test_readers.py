@@ -35,7 +35,7 @@ from partition import records
 from partition.graph.store import open_graph
 from partition.importing import datasets, on_disk, readers
 from partition.importing.assemble import build_graph, import_graph
-from partition.importing.readers import files, metis, parquet
+from partition.importing.readers import files, metis_files, parquet
 from partition.importing.readers.reading import open_stream, read_source
 from partition.importing.readers.source import Layout, Reading
 from partition.importing.readers.vertex_tables import read_features, read_labels
@@ -233,7 +233,7 @@ GRAPHS = {  # of METIS, with the weights of ARCS where there are some
 
 @pytest.mark.parametrize("block", [1 << 20, 3])
 def test_graphs_of_metis(tmp_path, monkeypatch, block):
-    monkeypatch.setattr(metis, "BLOCK", block)
+    monkeypatch.setattr(metis_files, "BLOCK", block)
     for text, weights in GRAPHS.values():
         source = read_source(put(tmp_path, "g.graph", text))
         assert (source.n, source.format, arcs_of(source)) == (4, "metis", ARCS)

@@ -11,7 +11,7 @@ from partition.errors import UserError
 from partition.importing.readers import text
 from partition.importing.readers.reading import open_stream, read_source
 from partition.importing.readers.source import Layout, Reading
-from partition.importing.readers.text import Table
+from partition.importing.readers.text import TextTable
 from partition.importing.readers.vertex_tables import read_features, read_labels
 
 
@@ -179,10 +179,10 @@ def outcome(seed: int, folder: Path) -> str:
 @pytest.mark.parametrize("part", range(4))
 def test_no_row_of_a_random_table_is_lost(tmp_path, monkeypatch, part):
     """Whether Arrow reads it, or it is read by hand."""
-    seeds, by_arrow, used = range(part * 100, part * 100 + 100), Table._by_arrow, []
-    monkeypatch.setattr(Table, "_by_arrow", lambda *a: used.append(by_arrow(*a)) or used[-1])
+    seeds, by_arrow, used = range(part * 100, part * 100 + 100), TextTable._by_arrow, []
+    monkeypatch.setattr(TextTable, "_by_arrow", lambda *a: used.append(by_arrow(*a)) or used[-1])
     outcomes = [outcome(seed, tmp_path) for seed in seeds]
     assert sum(outcomes.count(f"{kind.__name__} read") for kind in TABLES) > 30
     assert sum(columns is not None for columns in used) > 30
-    monkeypatch.setattr(Table, "_by_arrow", lambda *a: None)
+    monkeypatch.setattr(TextTable, "_by_arrow", lambda *a: None)
     assert [outcome(seed, tmp_path) for seed in seeds] == outcomes

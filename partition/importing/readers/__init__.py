@@ -10,9 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from partition.errors import UserError, unknown_name
-from partition.importing.readers import files
-from partition.importing.readers.metis import BANNER, HYPERGRAPH, refuse_sizes
-from partition.importing.readers.source import Layout
+from partition.importing.readers import files, metis_files, source
 from partition.registry import Registry
 
 # One of these is in the folder raw of OGB; the last two are of graphs with types.
@@ -63,7 +61,7 @@ FORMATS = {
         options=(*OF_LISTS, *OF_TEXT, *OF_ARCS),
         packed=True,
     ),
-    "metis": Format("metis:read", (".graph", ".metis"), packed=True),
+    "metis": Format("metis_files:read", (".graph", ".metis"), packed=True),
     "graphml": Format("networkx_files:read", (".graphml",), options=OF_ARCS, packed=True),
     "gml": Format("networkx_files:read", (".gml",), options=OF_ARCS, packed=True),
     "node-link": Format("networkx_files:read", (".json",), options=OF_ARCS, packed=True),
@@ -105,7 +103,7 @@ NO_GRAPHS = {
 }
 
 
-def checked_format(path: Path, format: str, layout: Layout) -> str:
+def checked_format(path: Path, format: str, layout: source.Layout) -> str:
     """The name of the format, guessed or given, of a file for which ``layout`` has a meaning."""
     if format == "auto" and (layout.relation or layout.nodes):
         format = "tables"
@@ -125,7 +123,7 @@ def checked_format(path: Path, format: str, layout: Layout) -> str:
                 f"{path} is {packing}: the format {format} is read unpacked", "unpack it"
             )
     if format == "edges" and layout.columns is None and layout.header is None:
-        refuse_sizes(path)
+        metis_files.refuse_sizes(path)
     for option in fields(layout):
         given = getattr(layout, option.name) != option.default
         # Files of features may list ids in any order and have comments, whatever the arcs are in.
@@ -165,11 +163,11 @@ def guess_format(path: Path) -> str:
             file, name = files.open_content(path)
             with file:
                 begin = file.read(1 << 12)
-    if BANNER.match(begin):
+    if metis_files.BANNER.match(begin):
         return "mtx"
     suffix = Path(name.lower()).suffix
     if suffix in NO_GRAPHS:
-        raise UserError(f"{path} is {NO_GRAPHS[suffix]}, not a graph", HYPERGRAPH)
+        raise UserError(f"{path} is {NO_GRAPHS[suffix]}, not a graph", metis_files.HYPERGRAPH)
     for format, form in FORMATS.items():
         if suffix in form.suffixes:
             return format

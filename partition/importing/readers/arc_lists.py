@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from partition.errors import UserError
-from partition.importing.readers import RELATION, guess_format
-from partition.importing.readers.arc_columns import chosen, ends_of, ids_array, piece_of
+from partition.importing.readers import RELATION, arc_columns, guess_format, parquet
 from partition.importing.readers.files import finite_weights, quoted, read_errors
 from partition.importing.readers.names import (
     arc_roles,
@@ -28,11 +27,10 @@ from partition.importing.readers.names import (
     resembles_number,
     roles_by_types,
 )
-from partition.importing.readers.parquet import ParquetTable, is_parquet, is_text, open_parquet
 from partition.importing.readers.source import Layout, Piece, Reading, Stream, in_step
 from partition.importing.readers.text import (
     SIGNS,
-    Table,
+    TextTable,
     is_integer,
     is_number,
     open_table,
@@ -54,13 +52,13 @@ AT_ONCE = 1 << 22  # arcs of an array
 def stream(path: Path, layout: Layout, reading: Reading) -> Stream:
     """Read a list of arcs in Parquet, or in text, separated by white space, commas and so on.
 
-    For comments see :meth:`Table.is_comment`; their count is a note. A UserError if there is no arc
-    in the file, a row is not two ids and, where the others have one, a finite weight, or it is not
-    clear what a column or the first line is.
+    For comments see :meth:`TextTable.is_comment`; their count is a note. A UserError if there is no
+    arc in the file, a row is not two ids and, where the others have one, a finite weight, or it is
+    not clear what a column or the first line is.
     """
     arcs = find_arcs(path, layout)
     notes: dict[str, object] = {"columns": arcs.note} if arcs.note else {}
-    format = "edges" if isinstance(arcs.table, Table) else "parquet"
+    format = "edges" if isinstance(arcs.table, TextTable) else "parquet"
     rest = {"format": format, "notes": notes, "unread": arcs.unread}
     pieces, weighted = arcs.pieces(reading, notes), "weight" in arcs.roles
     return Stream(pieces, str(path), weighted=weighted, text=arcs.text, rest=rest)
@@ -87,7 +85,7 @@ def stream_array(path: Path, layout: Layout, reading: Reading) -> Stream:
         at_once = max(1, total if reading.whole else min(AT_ONCE, -(-total // readers.size)))
         for start in range(readers.rank * at_once, max(1, total), readers.size * at_once):
             some = array[:, start : start + at_once] if array.ndim == 2 else array
-            yield Piece(*ends_of(some, str(path), SHAPES), None, {}, start)
+            yield Piece(*arc_columns.ends_of(some, str(path), SHAPES), None, {}, start)
             forget_pages(array)
             reading.tell("reading", min(start + at_once, total), total)
 
@@ -102,7 +100,7 @@ class ArcList:
 
     Attributes
     ----------
-    table : Table or ParquetTable
+    table : TextTable or ParquetTable
     roles : mapping of str to int
         The places of "source", "target" and, if they are there, "weight" and "relation".
     text : bool
@@ -123,7 +121,7 @@ class ArcList:
         Those that were not, where they have names.
     """
 
-    table: Table | ParquetTable
+    table: TextTable | parquet.ParquetTable
     roles: Mapping[str, int]
     text: bool
     layout: Layout = field(default_factory=Layout)
@@ -134,11 +132,6 @@ class ArcList:
     labels: tuple[int, ...] = ()
     note: str = ""
     unread: tuple[str, ...] = ()
-
-    @property
-    def header(self) -> bool:
-        """Whether a line names the columns."""
-        return not isinstance(self.table, Table) or bool(self.table.header)
 
     def pieces(self, reading: Reading, notes: dict[str, object]) -> Iterator[Piece]:
         """The arcs, some at a time; ``notes`` get the count of comments in the end.
@@ -159,11 +152,12 @@ class ArcList:
                     features, labels = (
                         [column[i] for i in some] for some in (self.features, self.labels)
                     )
-                    data = piece_of(features, labels, str(path), before)
-                if RELATION in self.roles:
-                    data[RELATION] = column[self.roles[RELATION]]
+                    data = arc_columns.piece_of(features, labels, str(path), before)
+                    if RELATION in self.roles:
+                        of = [column[self.roles[RELATION]]]
+                        data[RELATION] = arc_columns.piece_of([], of, str(path), before)["labels"]
                 if not again:
-                    skipped = int(before == 0 and not self.header)
+                    skipped = int(before == 0 and not self.table.header)
                     again = any(_has(one[skipped:], self.doubtful) for one in (source, target))
                 if weights is not None and not self.named:
                     third.add(source, weights, before)
@@ -172,8 +166,7 @@ class ArcList:
         with readers.agreed():
             _refuse_other_than_weights(path, seen, self.layout)
         self.refuse_doubt(any(readers.gathered(again)))
-        comments = self.table.comments.lines if isinstance(self.table, Table) else 0
-        if count := sum(readers.gathered(comments)):
+        if count := sum(readers.gathered(self.table.comments.lines)):
             notes["comments"] = count
 
     def read(
@@ -188,7 +181,7 @@ class ArcList:
         for piece in self.pieces(Reading(whole=True, look=look), notes):
             by_role = {"source": piece.source, "target": piece.target, "weight": piece.weights}
             for role, some in columns.items():
-                some.append(ids_array(by_role.get(role, piece.data.get(role))))
+                some.append(arc_columns.ids_array(by_role.get(role, piece.data.get(role))))
         arcs = {role: np.concatenate(some) for role, some in columns.items() if some}
         return arcs or dict.fromkeys(columns, np.empty(0, np.int64)), notes.get("comments", 0)
 
@@ -197,7 +190,7 @@ class ArcList:
 
         The ids of an arc are mostly ``again`` in other lines, and the names of columns in none.
         """
-        if self.doubtful and isinstance(self.table, Table) and again == self.header:
+        if self.doubtful and again == bool(self.table.header):
             shown = ", ".join(map(quoted, self.doubtful))
             raise UserError(
                 f"{self.table.path}: line {self.table.begins} ({shown}) may be a header or an arc",
@@ -217,7 +210,7 @@ def read_pairs(
         return _pairs_of_array(path, layout.columns), None, 0
     with read_errors(path):
         listed = find_arcs(path, layout)
-        if look_up and not listed.header:
+        if look_up and not listed.table.header:
             listed = replace(listed, doubtful=())
         arcs, comments = listed.read()
     found = {"positives": np.column_stack([arcs["source"], arcs["target"]])}
@@ -252,12 +245,12 @@ def find_arcs(path: Path, layout: Layout) -> ArcList:
 
     A UserError if there is no arc, or it is not clear what a column is.
     """
-    arcs, words = (_in_parquet if is_parquet(path) else _in_text)(path, layout)
+    arcs, words = (_in_parquet if parquet.is_parquet(path) else _in_text)(path, layout)
     roles, names = dict(arcs.roles), arcs.table.names
     called = list(names) or [str(i + 1) for i in range(len(words[0]))]
-    labels = chosen(called, layout.arc_label, "--arc-label", path)
+    labels = arc_columns.chosen(called, layout.arc_label, "--arc-label", path)
     others = (*(called[i] for i in roles.values()), *labels)
-    features = chosen(called, layout.arc_features, "--arc-features", path, others)
+    features = arc_columns.chosen(called, layout.arc_features, "--arc-features", path, others)
     for name in (*features, *labels):
         ends = (called[roles[end]] for end in ROLES[:2])
         if name in ends or (name in features and name in labels):
@@ -280,8 +273,8 @@ def find_arcs(path: Path, layout: Layout) -> ArcList:
         note += "; not read: " + ", ".join(quoted(form.format(name)) for name in left)
     if not (names or places[0] or places[1] or len(read) < len(called)):
         note = ""
-    table: Table | ParquetTable = replace(arcs.table, kinds=read)
-    if isinstance(table, Table):
+    table: TextTable | parquet.ParquetTable = replace(arcs.table, kinds=read)
+    if isinstance(table, TextTable):
         table = replace(table, meaning=" ".join(role for role in ROLES[:3] if role in roles))
     else:
         table = replace(table, kinds=dict.fromkeys(read))
@@ -301,7 +294,7 @@ def _kind_of_labels(places: Sequence[int], rows: Sequence[Sequence[str]]) -> pa.
 
 
 def _in_parquet(path: Path, layout: Layout) -> tuple[ArcList, list[list[str]]]:
-    table = open_parquet(path)
+    table = parquet.open_parquet(path)
     names = list(table.names)
     shown = f"{path} has the columns {', '.join(map(quoted, names)) or 'none'}"
     roles, types = _roles_of(names, layout, shown, len(names))
@@ -311,7 +304,7 @@ def _in_parquet(path: Path, layout: Layout) -> tuple[ArcList, list[list[str]]]:
         raise _unclear(f"{shown}, and it is not clear what they are", layout)
     if not table.rows:
         raise UserError(f"{path} holds no arcs")
-    text = layout.string_ids or any(is_text(table.kind(roles[end])) for end in ROLES[:2])
+    text = layout.string_ids or any(parquet.is_text(table.kind(roles[end])) for end in ROLES[:2])
     return ArcList(table, roles, text, layout, types=types), [names]
 
 
@@ -484,7 +477,8 @@ def _ids(column: np.ndarray | pa.Array, text: bool, path: Path) -> np.ndarray | 
 
 def _weights(column: np.ndarray | pa.Array, path: Path, before: int) -> np.ndarray:
     if isinstance(column, pa.Array) or column.ndim != 1 or column.dtype.kind not in "biuf":
-        form = getattr(column, "dtype", "texts")
+        texts = isinstance(column, pa.Array)
+        form = "texts" if texts else f"{column.dtype} {column.shape}"
         raise UserError(f"{path}: weights are {form}, not numbers")
     return finite_weights(column, str(path), before)
 

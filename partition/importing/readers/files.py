@@ -25,9 +25,8 @@ import pyarrow as pa
 import scipy.sparse as sp
 from numpy.typing import DTypeLike
 
-from partition import records
+from partition import records, resident
 from partition.errors import DataWarning, UserError, shortened
-from partition.resident import check_memory
 
 LARGEST_WHOLE = 1 << 24  # up to which float32 has every whole number
 DAMAGED = (
@@ -71,7 +70,7 @@ def check_vertices(n: int, where: object) -> None:
     """Refuse a graph without vertices, or of more than memory holds."""
     if not n:
         raise UserError(f"{where} holds a graph without vertices")
-    check_memory(16 * n, f"{where}: {n} vertices")
+    resident.check_memory(16 * n, f"{where}: {n} vertices")
 
 
 def check_inside(vertices: np.ndarray, n: int, where: object) -> None:
@@ -464,7 +463,7 @@ def dense_features(matrix: Csr, where: str) -> np.ndarray:
     indptr, indices, data, shape = matrix
     if shape[1] > max(SPARSE_WIDTH, len(data)):
         raise UserError(f"{where}: {shape[1]} columns for only {len(data)} entries")
-    check_memory(4 * shape[0] * shape[1], f"{where}: {shape[0]} x {shape[1]} features")
+    resident.check_memory(4 * shape[0] * shape[1], f"{where}: {shape[0]} x {shape[1]} features")
     data = narrowed(data, np.float32, where)
     index = np.int32 if max(len(data), *shape) < 2**31 else np.int64
     dense = sp.csr_array((data, indices.astype(index), indptr.astype(index)), shape=shape)

@@ -20,7 +20,7 @@ import scipy.io
 from partition.errors import UserError
 from partition.importing.readers.arc_columns import pick
 from partition.importing.readers.files import content_limit, finite_weights, open_unpacked
-from partition.importing.readers.metis import BANNER
+from partition.importing.readers.metis_files import BANNER
 from partition.importing.readers.source import Layout, Source
 from partition.importing.readers.text import LONGEST_BLANK, LONGEST_LINE
 from partition.resident import check_memory

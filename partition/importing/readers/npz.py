@@ -13,11 +13,9 @@ import scipy.sparse as sp
 
 from partition.errors import UserError
 from partition.graph.graph import MASKS
-from partition.importing.readers import files
+from partition.importing.readers import classes, files, vertex_tables
 from partition.importing.readers.arc_columns import ends_of, is_binary, pick
-from partition.importing.readers.classes import class_labels, classes_or_targets
 from partition.importing.readers.source import Layout, Source
-from partition.importing.readers.vertex_tables import checked_targets
 from partition.records import NUMBERS, TEXTS, npz_names, read_npz
 
 MASK_FIELDS = tuple(f"{name}_mask" for name in MASKS)
@@ -50,11 +48,11 @@ def source_of(
     if (x := fields.get("x")) is not None:
         found["features"] = files.finite_features(x, f"{where}: x")
     if (y := fields.get("y")) is not None:
-        kind, values = classes_or_targets(y)
+        kind, values = classes.classes_or_targets(y)
         if kind == "labels":
-            found["labels"], found["class_names"] = class_labels(values, f"{where}: y")
+            found["labels"], found["class_names"] = classes.class_labels(values, f"{where}: y")
         else:
-            found["targets"] = checked_targets(values, f"{where}: y")
+            found["targets"] = vertex_tables.checked_targets(values, f"{where}: y")
     for name, rows in (("x", x), ("y", y)):
         if rows is not None and len(rows) != n:
             raise UserError(f"{where}: {name} has {len(rows)} rows, the graph has {n} vertices")
@@ -183,7 +181,7 @@ def read(path: Path, layout: Layout) -> Source:
     arcs = _with_data(arcs_of(matrix, f"{where}: {adjacency}data", "npz"), layout, where)
     features, labels, class_names = _features(arrays, where), None, None
     if name := _one(arrays, LABELS, where):
-        labels, class_names = class_labels(arrays[name], where, _class_names(path, names))
+        labels, class_names = classes.class_labels(arrays[name], where, _class_names(path, names))
     for what, array in (("attributes", features), ("labels", labels)):
         if array is not None and len(array) != arcs.n:
             raise UserError(f"{path} has {what} of {len(array)} vertices, the graph has {arcs.n}")

@@ -23,9 +23,7 @@ import pyarrow as pa
 from partition.errors import UserError
 from partition.graph.graph import MASKS
 from partition.graph.relations import Relation
-from partition.importing.readers import OGB_FILES, TRIPLETS, files
-from partition.importing.readers.arc_columns import ArcTable, ends_of
-from partition.importing.readers.classes import class_labels, classes_or_targets
+from partition.importing.readers import OGB_FILES, TRIPLETS, arc_columns, classes, files
 from partition.importing.readers.names import MASK_OF
 from partition.importing.readers.source import (
     ALL,
@@ -41,7 +39,7 @@ from partition.importing.readers.text import (
     LONGEST_ROW,
     NO_COMMENTS,
     Comments,
-    Table,
+    TextTable,
     lines_of,
     open_table,
     text_blocks,
@@ -87,7 +85,7 @@ def stream(path: Path, layout: Layout, reading: Reading) -> Stream:
         count = 0
         with files.read_errors(file):
             for pair in ends_in_pieces():
-                ends = ends_of(np.stack(pair), str(file), "(2, E)")
+                ends = arc_columns.ends_of(np.stack(pair), str(file), "(2, E)")
                 for one in ends:
                     files.check_inside(one, n, file)
                 yield Piece(*ends, None, {}, count)
@@ -102,12 +100,12 @@ def stream(path: Path, layout: Layout, reading: Reading) -> Stream:
         for array in (found["node_feat"], found["edge_feat"])
     )
     if of_arcs is not None:
-        rest["arc_data"] = ArcTable({"features": of_arcs})
+        rest["arc_data"] = arc_columns.ArcTable({"features": of_arcs})
     if labels is not None:
-        kind, values = classes_or_targets(labels, whole=True)
+        kind, values = classes.classes_or_targets(labels, whole=True)
         where = f"{path}: node-label"
         if kind == "labels":
-            rest["labels"], rest["class_names"] = class_labels(values, where)
+            rest["labels"], rest["class_names"] = classes.class_labels(values, where)
         else:
             rest["targets"] = checked_targets(values, where)
     name = _only_split(path)
@@ -119,12 +117,8 @@ def stream(path: Path, layout: Layout, reading: Reading) -> Stream:
 
 
 def _text(path: Path, raw: Path, reading: Reading) -> _Raw:
-    counts = []
-    for what in ("node", "edge"):
-        file = raw / f"num-{what}-list.csv.gz"
-        files.check_file(file)
-        counts.append(_only_number(_whole_numbers(file), path, file))
-    n, narcs = counts
+    sizes = [raw / f"num-{what}-list.csv.gz" for what in ("node", "edge")]
+    n, narcs = (_only_number(_whole_numbers(file), path, file) for file in sizes)
     files.check_vertices(n, path)
     found = {
         "labels": _rows(raw / "node-label.csv.gz", n, np.float64, ALL),
@@ -168,15 +162,14 @@ def _binary(path: Path, raw: Path, reading: Reading) -> _Raw:
             reading.tell("reading", done, narcs)
 
     found = {"node_feat": table("node_feat", n), "edge_feat": table("edge_feat", narcs)}
-    found["labels"] = None
-    labelled = raw / "node-label.npz"
+    labelled, labels = raw / "node-label.npz", None
     if labelled.exists():
-        arrays = read_npz(labelled)
-        if "node_label" not in arrays:
+        labels = read_npz(labelled).get("node_label")
+        if labels is None:
             raise UserError(f"{labelled} has no array node_label")
-        labels = arrays["node_label"].reshape(len(arrays["node_label"]), -1).astype(np.float64)
+        labels = labels.reshape(len(labels), -1).astype(np.float64)
         _check_rows(labelled, len(labels), n)
-        found["labels"] = labels
+    found["labels"] = labels
     return file, n, narcs, ends, found, names - READ_BINARY
 
 
@@ -209,7 +202,7 @@ def read_hetero(path: Path, layout: Layout) -> TypedSource:
             found["features"][name] = features
         labels = _rows(folders[1], n, np.float64, ALL)
         if labels is not None:
-            kind, values = classes_or_targets(labels, whole=True)
+            kind, values = classes.classes_or_targets(labels, whole=True)
             found[kind][name] = values
         for mask, rows in _masks(path, n, name).items():
             masks.setdefault(mask, {})[name] = rows
@@ -254,7 +247,7 @@ def _only_split(path: Path) -> str:
 
 def _arcs(file: Path, reading: Reading) -> Iterator[Sequence[np.ndarray]]:
     """Sources and targets in a file of them, some at a time."""
-    table = Table(
+    table = TextTable(
         file, Comments(NO_COMMENTS), separator=",", width=2,
         kinds=dict.fromkeys(range(2), pa.int64()), longest=LONGEST_LINE, meaning="source target",
     )  # fmt: skip
@@ -303,6 +296,7 @@ def _number_rows(path: Path) -> Iterator[np.ndarray]:
 
 def _whole_numbers(path: Path) -> np.ndarray:
     """A number a line."""
+    files.check_file(path)
     with files.read_errors(path):
         numbers = np.concatenate([np.empty(0), *(rows[:, 0] for rows in _number_rows(path))])
     if not np.isfinite(numbers).all() or (numbers != np.floor(numbers)).any():

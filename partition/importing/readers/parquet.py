@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from partition.errors import UserError, shortened
 from partition.importing.readers.files import quoted
 from partition.importing.readers.source import Reading, in_step
+from partition.importing.readers.text import Comments
 from partition.records import ARCHIVE_RATIO, FREE_ARCHIVE, open_regular
 from partition.resident import check_memory
 
@@ -26,13 +27,17 @@ AT_ONCE = 1 << 20  # rows
 class ParquetTable:
     """An open file, and which of its columns are read: those at the places in ``kinds``.
 
-    In a column of the kind ``string``, texts may be missing, and are empty.
+    In a column of the kind ``string``, texts may be missing, and are empty. As for a table in text,
+    ``header`` says that columns have names, and there are no ``comments``.
     """
 
     path: Path
     file: pq.ParquetFile
     names: Sequence[str]
     kinds: Mapping[int, pa.DataType | None] = field(default_factory=dict)
+    header: int = 1
+    begins: int = 1
+    comments: Comments = field(default_factory=Comments)
 
     @property
     def rows(self) -> int:

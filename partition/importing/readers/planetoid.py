@@ -27,26 +27,19 @@ from partition.importing.readers.files import (
 )
 from partition.importing.readers.source import Layout, Source
 from partition.resident import check_memory
-from partition.tensor_files.pickles import (
-    ARRAY_NAMES,
-    DICT,
-    Made,
-    Meant,
-    numpy_array,
-    read_pickle,
-)
+from partition.tensor_files import pickles
 
 MATRICES = ("x", "y", "allx", "ally", "tx", "ty")
 VALIDATION = 500
 # SciPy has moved its modules; pickles keep the name of their day.
-NAMES = ARRAY_NAMES | {
+NAMES = pickles.ARRAY_NAMES | {
     ("scipy.sparse.csr", "csr_matrix"): "matrix",
     ("scipy.sparse._csr", "csr_matrix"): "matrix",
-    ("collections", "defaultdict"): DICT,
+    ("collections", "defaultdict"): pickles.DICT,
     ("__builtin__", "list"): "list",  # only ever an argument, of defaultdict
     ("builtins", "list"): "list",
 }
-MEANT = Meant(
+MEANT = pickles.Meant(
     "a pickle of the planetoid format", "give the prefix of the eight files, such as DIR/ind.cora"
 )
 
@@ -109,7 +102,7 @@ def _file(prefix: Path, part: str) -> Path:
 
 def _content(path: Path) -> object:
     with read_errors(path):
-        return read_pickle(path.read_bytes(), path, NAMES, MEANT)
+        return pickles.read_pickle(path.read_bytes(), path, NAMES, MEANT)
 
 
 def _rows(path: Path) -> np.ndarray:
@@ -122,11 +115,11 @@ def _rows(path: Path) -> np.ndarray:
 
 def _dense(value: object, where: str) -> np.ndarray:
     """An array or a CSR matrix of numbers as a dense array, of a matrix float32."""
-    if not (isinstance(value, Made) and value.word == "matrix"):
-        return numpy_array(value, where)
+    if not (isinstance(value, pickles.Made) and value.word == "matrix"):
+        return pickles.numpy_array(value, where)
     held = value.state if isinstance(value.state, dict) else {}
     indptr, indices, data = (
-        numpy_array(held.get(name), where) for name in ("indptr", "indices", "data")
+        pickles.numpy_array(held.get(name), where) for name in ("indptr", "indices", "data")
     )
     match held.get("_shape"):
         case (int(rows), int(columns)) if 0 <= rows < 2**63 and 0 <= columns < 2**63:

@@ -12,9 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from partition.errors import UserError
-from partition.importing.readers import READERS, STREAMS, checked_format
-from partition.importing.readers.arc_columns import ArcTable, text_places
-from partition.importing.readers.files import read_errors
+from partition.importing.readers import READERS, STREAMS, arc_columns, checked_format, files
 from partition.importing.readers.numbering import number_texts, number_vertices
 from partition.importing.readers.source import Layout, Reading, Source, Stream, TypedSource
 from partition.importing.readers.vertex_tables import read_ids
@@ -57,7 +55,7 @@ def read_graph(path: Path, format: str, layout: Layout) -> Source | TypedSource:
         check_memory(int(np.prod(shape)) * np.dtype(dtype).itemsize, f"{path}: {name}")
         return np.empty(shape, dtype)
 
-    with read_errors(path):
+    with files.read_errors(path):
         if format not in STREAMS:
             found: Source | TypedSource = READERS.get(format)(path, layout)
             return found
@@ -79,7 +77,7 @@ def open_stream(
             f"{path} has the format {format}, which is read as a whole",
             f"--memory is for {', '.join(STREAMS)}",
         )
-    with read_errors(path):
+    with files.read_errors(path):
         stream = _stream(path, format, layout, reading)
     if stream.text:
         raise UserError(
@@ -122,16 +120,16 @@ def _whole(stream: Stream) -> Source:
     )  # fmt: skip
 
 
-def _table_of(pieces: list[Mapping[str, Any]]) -> ArcTable:
+def _table_of(pieces: list[Mapping[str, Any]]) -> arc_columns.ArcTable:
     """The data of arcs that come in pieces; the list is emptied."""
     texts: dict[str, int] = {}
     columns: dict[str, list[np.ndarray]] = {name: [] for name in pieces[0]}
     for piece in pieces:
         for name, column in piece.items():
-            columns[name].append(text_places(column, texts))
+            columns[name].append(arc_columns.text_places(column, texts))
     pieces.clear()
     joined = {name: _joined(arrays) for name, arrays in columns.items()}
-    return ArcTable(joined, list(texts) or None)
+    return arc_columns.ArcTable(joined, list(texts) or None)
 
 
 def _joined(pieces: list[np.ndarray]) -> np.ndarray:

@@ -59,8 +59,8 @@ class Layout:
         Whether the first line names the columns; judged by the first two lines where None.
     comments : str, optional
         The signs with which comments begin, "#", "%" or both, or "none"; judged where None, see
-        :meth:`partition.importing.readers.text.Table.is_comment`. Also of files with a row for each
-        vertex.
+        :meth:`partition.importing.readers.text.TextTable.is_comment`. Also of files with a row for
+        each vertex.
     string_ids : bool
         Ids are texts, even if they look like integers.
     vertices : str, optional

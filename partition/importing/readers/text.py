@@ -173,7 +173,8 @@ class Comments:
     ----------
     given : str, optional
         The signs with which a comment begins, "#", "%" or both, or "none": as the user says. None:
-        a line with one of both is a comment unless it could be a row, see :meth:`Table.is_comment`.
+        a line with one of both is a comment unless it could be a row, see
+        :meth:`TextTable.is_comment`.
     lines : int
         How many lines were comments.
     """
@@ -192,7 +193,7 @@ class Comments:
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """A text file by its first lines; later, how its lines are cut and which columns are read.
 
     Attributes
@@ -514,7 +515,7 @@ def lines_of(first: int, block: bytes) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def open_table(path: Path, longest: int = LONGEST_LINE, comments: str | None = None) -> Table:
+def open_table(path: Path, longest: int = LONGEST_LINE, comments: str | None = None) -> TextTable:
     """The first lines of a table; ``comments`` as :class:`Comments` has them ``given``."""
     of_table = Comments(comments)
     signs = [*of_table.signs]
@@ -532,14 +533,14 @@ def open_table(path: Path, longest: int = LONGEST_LINE, comments: str | None = N
             elif comments is None and len(signed) < AT_FIRST and not APART.match(line):
                 signed.append((number, line))
             if len(lines) == AT_FIRST:
-                return Table(path, of_table, lines, heading, signed, longest)
+                return TextTable(path, of_table, lines, heading, signed, longest)
         passed += len(block)
         if passed > LONGEST_BLANK and not lines:
             raise UserError(
                 f"{path} begins with {passed >> 20} MiB of comments",
                 f"--comments {NO_COMMENTS}: lines that begin with a sign are rows",
             )
-    return Table(path, of_table, lines, heading, signed, longest)
+    return TextTable(path, of_table, lines, heading, signed, longest)
 
 
 def separator_of(line: str) -> str | None:

@@ -14,10 +14,7 @@ import pyarrow as pa
 from partition.errors import UserError
 from partition.graph.graph import MASKS
 from partition.graph.relations import Relation, number_relations, parse_relation
-from partition.importing.readers import RELATION, checked_format
-from partition.importing.readers.arc_columns import ends_of
-from partition.importing.readers.arc_lists import find_arcs, read_pairs
-from partition.importing.readers.classes import classes_or_targets
+from partition.importing.readers import RELATION, arc_columns, arc_lists, checked_format, classes
 from partition.importing.readers.files import check_file, check_inside, quoted, read_errors
 from partition.importing.readers.npz import MASK_FIELDS, source_of, weights_name
 from partition.importing.readers.npz import read as read_matrices
@@ -71,7 +68,7 @@ def typed_source_of(
             for mask, rows in one.masks.items():
                 masks[mask][name] = rows
         if "y" in given:
-            kind, values = classes_or_targets(given["y"])
+            kind, values = classes.classes_or_targets(given["y"])
             _check_rows(values, n, f"{at}: y")
             found[kind][name] = values
         unread |= {f"{name}.{key}" for key in given if key not in ("x", "y", *MASK_FIELDS)}
@@ -315,7 +312,7 @@ def _arcs(relation: Relation, file: Path, given: Layout, as_text: bool) -> _Arcs
             ends = source.ids[source.source], source.ids[source.target]
         return _Arcs(file, ends, source.weights)
     with read_errors(file):
-        listed = find_arcs(file, layout)
+        listed = arc_lists.find_arcs(file, layout)
         arcs, comments = listed.read(look)
     if not listed.text and as_written:
         return _arcs(relation, file, given, True)
@@ -379,7 +376,7 @@ def read_arrays(path: Path, layout: Layout) -> Source | TypedSource:
         return read_matrices(path, layout)
     arrays = read_npz(path)
     row, column, relation = (arrays[name].reshape(-1) for name in ("row", "column", RELATION))
-    ends = ends_of(np.stack([row, column]), str(path), "(m,) each")
+    ends = arc_columns.ends_of(np.stack([row, column]), str(path), "(m,) each")
     if len(relation) != len(row) or relation.dtype.kind not in "iu":
         raise UserError(f"{path}: there are {len(row)} arcs, and {len(relation)} relations")
     labels = arrays.get("labels")
@@ -402,7 +399,7 @@ def read_triples(path: Path, layout: Layout) -> TypedSource:
     ``layout.columns`` says where sources, relations and targets stand. A UserError if the file
     holds none, or an id is not among those announced.
     """
-    found, _, comments = read_pairs(path, layout)
+    found, _, comments = arc_lists.read_pairs(path, layout)
     pairs, relation = found["positives"], found.get("relations")
     if relation is None or not len(pairs):
         raise UserError(f"{path} holds no triples")

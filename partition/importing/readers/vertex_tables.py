@@ -18,9 +18,8 @@ from numpy.typing import DTypeLike
 
 from partition.errors import UserError, unknown_name
 from partition.graph.graph import MASKS
+from partition.importing.readers import arc_columns, numbering, parquet, source, text
 from partition.importing.readers import names as rules
-from partition.importing.readers import parquet, text
-from partition.importing.readers.arc_columns import is_binary
 from partition.importing.readers.files import (
     ZIP,
     check_file,
@@ -35,8 +34,6 @@ from partition.importing.readers.files import (
     read_errors,
     saved_csr,
 )
-from partition.importing.readers.numbering import check_ids
-from partition.importing.readers.source import ALL
 from partition.records import DEFLATE_RATIO, NUMBERS, TEXTS, map_npy, read_npy, read_npz
 from partition.resident import check_memory
 
@@ -193,7 +190,7 @@ def read_ids(
     if values.dtype.kind not in "iuU":
         raise UserError(f"{path}: ids are integers or texts, not {values.dtype}")
     values = values.astype(str if text or values.dtype.kind == "U" else np.int64)
-    check_ids(values, path)
+    numbering.check_ids(values, path)
     return values
 
 
@@ -224,15 +221,14 @@ def read_nodes(
         }
         chosen = {of: [i for i, is_ in role.items() if is_ == of] for of in ("target", "feature")}
         texts = [i for i, is_ in role.items() if is_ not in chosen]
-        found, (targets, features) = table.read(texts, *chosen.values(), as_written=(table.ids,))
-        ids = None if table.ids is None else found.pop(table.ids)
-        if ids is not None:
-            as_number = kind == "text" and not as_text and plain(ids)
-            ids = ids.astype(np.int64) if as_number else ids
-            check_ids(ids, path)
-        elif not role:
+        ids, found, groups = table.read(texts, *chosen.values(), as_written=(table.ids,))
+        if ids is None and not role:
             raise UserError(f"{path} holds no vertices")
-        ids = np.arange(max(map(len, (targets, features, *found.values())))) if ids is None else ids
+        if ids is None:
+            ids = np.arange(max(map(len, (*groups, *found.values()))))
+        elif kind == "text" and not as_text and plain(ids):
+            ids = ids.astype(np.int64)
+        targets, features = groups
         return _nodes(table, ids, targets, features, {i: (role[i], found[i]) for i in texts})
 
 
@@ -361,7 +357,7 @@ class _VertexTable:
 
     Attributes
     ----------
-    table : text.Table or parquet.ParquetTable
+    table : text.TextTable or parquet.ParquetTable
     path, names
         Those of the table; there are no names in a text without a header.
     sought : _Sought
@@ -380,7 +376,7 @@ class _VertexTable:
         The words of the first rows of a text, with the numbers of their lines.
     """
 
-    table: text.Table | parquet.ParquetTable
+    table: text.TextTable | parquet.ParquetTable
     path: Path
     names: Sequence[str]
     sought: _Sought
@@ -392,11 +388,6 @@ class _VertexTable:
     texts: Mapping[int, str]
     first: Sequence[str]
     rows: Sequence[tuple[int, list[str]]] = ()
-
-    @property
-    def comments(self) -> int:
-        """How many lines were comments, after it has been read."""
-        return self.table.comments.lines if isinstance(self.table, text.Table) else 0
 
     def data(self, others: Container[str] = ()) -> list[int]:
         """The columns that are no ids, no index of a frame, and not called as others."""
@@ -416,7 +407,7 @@ class _VertexTable:
 
     def check_numbers(self, places: Sequence[int]) -> None:
         """A UserError if a column has a text in the first row, which may be the label."""
-        if isinstance(self.table, text.Table) and not self.rows:
+        if isinstance(self.table, text.TextTable) and not self.rows:
             raise UserError(f"{self.path} holds a header, but no {self.sought.what}")
         if not self.names and not any(map(text.is_number, self.rows[0][1])):
             raise UserError(
@@ -436,10 +427,11 @@ class _VertexTable:
         *numbers: Sequence[int],
         dtype: DTypeLike = np.float64,
         as_written: Container[int | None] = (),
-    ) -> tuple[dict[int, np.ndarray], list[np.ndarray]]:
-        """Columns of texts, that of ids with them, by their places; and groups of numbers, (n, …).
+    ) -> tuple[np.ndarray | None, dict[int, np.ndarray], list[np.ndarray]]:
+        """The ids, columns of texts by their places, and groups of columns of numbers, (n, …).
 
-        Texts of a text file become integers where all are, unless they stay ``as_written``.
+        Texts of a text file become integers where all are, unless they stay ``as_written``. A
+        UserError if an id occurs twice.
         """
         ids = [] if self.ids is None else [self.ids]
         of_words: dict[int, list[np.ndarray | pa.Array]] = {place: [] for place in (*ids, *texts)}
@@ -448,7 +440,7 @@ class _VertexTable:
         kinds |= dict.fromkeys(itertools.chain(*numbers), pa.float64())
         if isinstance(self.table, parquet.ParquetTable):
             kinds |= dict.fromkeys(ids)  # an id that is missing is no empty text
-        for _, columns in replace(self.table, kinds=kinds).pieces(ALL):
+        for _, columns in replace(self.table, kinds=kinds).pieces(source.ALL):
             found = dict(zip(kinds, columns, strict=True))
             for place, pieces in of_words.items():
                 pieces.append(found[place])
@@ -459,7 +451,11 @@ class _VertexTable:
                     rows.append(narrowed(np.concatenate(wide, axis=1), dtype, self.path))
         nothing = np.empty((0, 0), dtype)
         groups = [np.concatenate(rows) if rows else nothing for rows in of_numbers]
-        return {i: self._values(some, i in as_written) for i, some in of_words.items()}, groups
+        words = {i: self._values(some, i in as_written) for i, some in of_words.items()}
+        found_ids = None if self.ids is None else words.pop(self.ids)
+        if found_ids is not None:
+            numbering.check_ids(found_ids, self.path)
+        return found_ids, words, groups
 
     def _values(self, pieces: list[np.ndarray | pa.Array], as_written: bool) -> np.ndarray:
         """All pieces of a column; of a single one, whether its first line is a value shows now."""
@@ -565,16 +561,13 @@ def _numbers_of(table: _VertexTable) -> Rows:
         without = "a column of ids, but no" if table.ids is not None else "no columns of"
         raise UserError(f"{path} has {without} {sought.what}")
     dtype = np.float32 if sought.what == "features" else np.float64
-    of_ids, (values,) = table.read([], places, dtype=dtype)
+    ids, _, (values,) = table.read([], places, dtype=dtype)
     if not table.names:
         _refuse_counter(path, values, sought.what)
-    ids = of_ids.get(table.ids) if table.ids is not None else None
-    if ids is not None:
-        check_ids(ids, path)
     unread = ", ".join(quoted(table.names[i]) for i in texts)
     note = f"{path}: no {sought.what}, but texts: {unread}" if texts else ""
     columns = tuple(table.names[i] for i in places) if table.names else ()
-    return Rows(values, ids, note, table.comments, columns)
+    return Rows(values, ids, note, table.table.comments.lines, columns)
 
 
 def _values_of(table: _VertexTable, as_written: bool) -> Rows:
@@ -594,11 +587,8 @@ def _values_of(table: _VertexTable, as_written: bool) -> Rows:
             "one value a line, or a header line 'id,…' and then an id and a value a line; "
             "--label-column NAME takes labels from the column of that name in the header",
         )
-    found, _ = table.read(fitting, as_written=fitting if as_written else ())
-    ids = None if table.ids is None else found[table.ids]
-    if ids is not None:
-        check_ids(ids, table.path)
-    return Rows(found[fitting[0]], ids, comments=table.comments)
+    ids, found, _ = table.read(fitting, as_written=fitting if as_written else ())
+    return Rows(found[fitting[0]], ids, comments=table.table.comments.lines)
 
 
 def _nodes(
@@ -634,7 +624,7 @@ def _nodes(
         checked_targets(np.concatenate(to_learn, axis=1), path) if to_learn else None,
         masks,
         tuple(unread),
-        table.comments,
+        table.table.comments.lines,
     )
 
 
@@ -652,7 +642,7 @@ def _split(values: np.ndarray, where: str) -> dict[str, np.ndarray]:
 def _bools_of(values: np.ndarray) -> np.ndarray | None:
     """Words true and false, bool, or 0 and 1 as bool; None of anything else."""
     if values.dtype.kind != "U":
-        return values.astype(bool) if is_binary(values) else None
+        return values.astype(bool) if arc_columns.is_binary(values) else None
     words = np.char.lower(values)
     return words == "true" if np.isin(words, rules.BOOLEANS).all() else None
 

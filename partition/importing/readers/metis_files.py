@@ -82,21 +82,17 @@ def read(path: Path, layout: Layout) -> Source:
         if len(light := np.flatnonzero(weights < 1)):
             at = int(source[light[0]])
             raise UserError(f"{path}, line {numbers[at]}: a weight of an edge is at least 1")
-    _check_symmetric(path, n, source, target, weights, numbers)
+    left = "sizes or weights of vertices" if before else ""
+    notes = {"columns": f"not read: {left}"} if left else {}
+    target = target.astype(index_dtype(n))
+    arcs = Source(n, source, target, weights, format="metis", notes=notes)
+    _check_symmetric(path, arcs, numbers)
     if len(source) != 2 * edges:
         raise UserError(
             f"{path} announces {edges} edges and lists {len(source) / 2:g}",
             "the first line counts each edge once, lines of vertices have it twice",
         )
-    left = "sizes or weights of vertices" if before else ""
-    return Source(
-        n=n,
-        source=source,
-        target=target.astype(index_dtype(n)),
-        weights=weights,
-        format="metis",
-        notes={"columns": f"not read: {left}"} if left else {},
-    )
+    return arcs
 
 
 def _read_lines(path: Path) -> tuple[list[int], _Lines]:
@@ -106,25 +102,16 @@ def _read_lines(path: Path) -> tuple[list[int], _Lines]:
     every = _Lines(
         *(np.concatenate([getattr(one, name) for one in blocks]) for name in vars(blocks[0]))
     )
-    there = np.flatnonzero(every.counts)
-    if not len(there):
+    found = every.after_first()
+    if found is None:
         raise UserError(f"{path} holds no graph")
-    first, count = int(there[0]), int(every.counts[there[0]])
-    head = every.values[:count].tolist()
-    rest = slice(first + 1, None)
-    return head, _Lines(every.numbers[rest], every.counts[rest], every.values[count:])
+    return found
 
 
-def _check_symmetric(
-    path: Path,
-    n: int,
-    source: np.ndarray,
-    target: np.ndarray,
-    weights: np.ndarray | None,
-    numbers: np.ndarray,
-) -> None:
+def _check_symmetric(path: Path, arcs: Source, numbers: np.ndarray) -> None:
     """A UserError unless each edge stands in the lines of both its ends, with one weight."""
-    weight = np.zeros(len(source)) if weights is None else weights
+    source, target = arcs.source, arcs.target
+    weight = np.zeros(len(source)) if arcs.weights is None else arcs.weights
     there = np.lexsort((weight, target, source))
     back = np.lexsort((weight, source, target))
     same = (source[there] == target[back]) & (target[there] == source[back])
@@ -170,6 +157,15 @@ class _Lines:
     numbers: np.ndarray
     counts: np.ndarray
     values: np.ndarray
+
+    def after_first(self) -> tuple[list[int], _Lines] | None:
+        """The values of the first line that has some, and the lines after it; None without one."""
+        there = np.flatnonzero(self.counts)
+        if not len(there):
+            return None
+        rest, count = slice(int(there[0]) + 1, None), int(self.counts[there[0]])
+        lines = _Lines(self.numbers[rest], self.counts[rest], self.values[count:])
+        return self.values[:count].tolist(), lines
 
 
 def _number_lines(
@@ -245,15 +241,13 @@ def _announced(path: Path) -> tuple[str, str, str] | None:
     kinds, seen = list(_KINDS), _Seen()
     for lines in _number_lines(path, LONGEST_DOUBTFUL, fractions=True):
         if head is None:
-            there = np.flatnonzero(lines.counts)
-            if not len(there):
+            begun = lines.after_first()
+            if begun is None:
                 continue
-            at, count = int(there[0]), int(lines.counts[there[0]])
-            first = lines.values[:count].tolist()
-            if not all(number.is_integer() for number in first):
+            first, lines = begun
+            if not all(float(number).is_integer() for number in first):
                 return None
             head = list(map(int, first))
-            lines = _Lines(lines.numbers[at + 1 :], lines.counts[at + 1 :], lines.values[count:])
         seen.add(lines)
         kinds = [kind for kind in kinds if kind[0](head, seen, False)]
         if not kinds:
