@@ -129,14 +129,11 @@ def add_best(
     balance.constraint_weights(graph, recipe.direction, constraints)
     aims = EXCHANGES if exchange == AUTO else (exchange,)
     deadline = solving.deadline_with_refinement(limit, aims, paced=False)
-    usual = f"{AUTO}-{k}{recipe.ending}"
-    names = pair_names(name or usual)
-    if exchange != AUTO:
-        names = {exchange: name or names[exchange]}
-    # A partition of the pair's own name would hide it.
-    hiding = [usual if name is None else name] if exchange == AUTO else []
-    reserved = [each for each in hiding if store.has_partition(stored.path, each)]
-    reserved += names.values()
+    pair = name or f"{AUTO}-{k}{recipe.ending}"
+    names = pair_names(pair) if exchange == AUTO else {exchange: name or pair_names(pair)[exchange]}
+    reserved = [*names.values()]
+    if exchange == AUTO and store.has_partition(stored.path, pair):  # it would hide the pair
+        reserved.insert(0, pair)
     with adding.new_partition(stored.path, reserved, "gcn-partition add", overwrite):
         run = _Run(
             graph, k, time.perf_counter(),
@@ -151,17 +148,12 @@ def add_best(
         for aim, best in chosen.items():
             assert best.parts is not None
             parts = solving.mapped(graph, best.parts, k, recipe)
-            candidate = best.candidate
-            tool = candidate.tool or MODELS[candidate.model].tools[0]
+            of = best.candidate
+            tool = of.tool or MODELS[of.model].tools[0]
             refine = asdict(run.aimed(best.aim)) | {"effort": best.effort} if best.effort else None
-            record = {
-                "candidate": best.name,
-                **all_options(graph, candidate.model, tool, TOOLS.get(tool), candidate.options),
-                "refine": refine,
-                "network": asdict(network),
-                "exchange": aim,
-                "time_limit": limit,
-            }
+            options = all_options(graph, of.model, tool, TOOLS.get(tool), of.options)
+            record = {"candidate": best.name, **options, "refine": refine}
+            record |= {"network": asdict(network), "exchange": aim, "time_limit": limit}
             found = adding.figures_of(stored, parts, k, recipe.ranks_per_node)
             adding.warn_of_imbalance(graph, found.of(aim, recipe.direction), recipe)
             history = [
@@ -407,6 +399,11 @@ class _Trial:
         return predicted * metrics.volume
 
 
+def _able(trials: Sequence[_Trial], aim: str) -> list[_Trial]:
+    """Those that were measured for an exchange; mixed ones are for any."""
+    return [trial for trial in trials if trial.figures and aim in ("mixed", trial.aim)]
+
+
 @dataclass
 class _Run:
     """One search: candidates that fit are made, the best refined a little, the best of them more.
@@ -462,11 +459,8 @@ class _Run:
 
     def best(self, trials: list[_Trial]) -> dict[str, _Trial]:
         """The best one for each exchange; for rows alone where mixing gains nothing."""
-        found = {}
-        for aim in self.aims:
-            able = [t for t in trials if t.figures and (aim == "mixed" or t.aim == aim)]
-            if able:
-                found[aim] = self._kept(able, aim)
+        every = {aim: _able(trials, aim) for aim in self.aims}
+        found = {aim: self._kept(able, aim) for aim, able in every.items() if able}
         if len(found) > 1:
             rows, mixed = found["rows"], found["mixed"]
             if mixed is rows or mixed.figures["mixed"][1] >= rows.figures["rows"][1]:
@@ -479,9 +473,8 @@ class _Run:
 
     def _kept(self, trials: list[_Trial], aim: str) -> _Trial:
         """Of those that are balanced and predicted to be as fast, the one of the least volume."""
-        if (
-            self.recipe.balance == balance.DEFAULT_BALANCE
-        ):  # which tools may miss, if parts are small
+        # Tools may miss it, if parts are small.
+        if self.recipe.balance == balance.DEFAULT_BALANCE:
             bound = max(self.recipe.imbalance, min(t.figures[aim][0].imbalance for t in trials))
             trials = [t for t in trials if t.figures[aim][0].imbalance <= bound + UNEVEN]
         limit = AS_FAST * min(trial.figures[aim][1] for trial in trials)
@@ -490,20 +483,17 @@ class _Run:
 
     def _starts(self, made: list[_Trial], aim: str) -> list[_Trial]:
         """The partitions that can be refined for an exchange, the most promising first."""
-        able = [t for t in made if t.figures and (aim == "mixed" or t.aim == aim)]
-        able.sort(key=lambda trial: self._promise(trial, aim))
-        return [
-            trial
-            if trial.aim == aim
-            else replace(trial, name=f"{trial.name}-{aim}", aim=aim, seconds=0.0)
-            for trial in able
-        ]
 
-    def _promise(self, trial: _Trial, aim: str) -> float:
-        """Predicted seconds if parts sent equally many rows, as they nearly do once refined."""
-        metrics, _ = trial.figures[aim]
-        alone = self.network.alpha * max(metrics.send_messages)
-        return alone + self.network.bytes_seconds(metrics.volume) / self.k
+        def promise(trial: _Trial) -> float:
+            """Predicted seconds if parts sent equally many rows, as they nearly do once refined."""
+            metrics, _ = trial.figures[aim]
+            alone = self.network.alpha * max(metrics.send_messages)
+            return alone + self.network.bytes_seconds(metrics.volume) / self.k
+
+        return [
+            t if t.aim == aim else replace(t, name=f"{t.name}-{aim}", aim=aim, seconds=0.0)
+            for t in sorted(_able(made, aim), key=promise)
+        ]
 
     def _refine_best(
         self, starts: list[_Trial], budget: float, cost: Cost, pace: float, deadline: Deadline
@@ -521,9 +511,8 @@ class _Run:
         while True:
             tried = [trial for trial in starts if trial.rounds]
             best = self._kept(tried, tried[0].aim) if tried else None
-            if fresh and (best is None or len(tried) < width):
-                trial, most = fresh.pop(0), quick
-            elif best is not None and best.rounds < ROUNDS and best.name not in stalled:
+            compared = best is not None and (len(tried) >= width or not fresh)
+            if best and compared and best.rounds < ROUNDS and best.name not in stalled:
                 trial, most = best, 1.0
             elif fresh:
                 trial, most = fresh.pop(0), quick
@@ -533,10 +522,8 @@ class _Run:
             if effort < LEAST * least:
                 break
             left -= cost.seconds(effort)
-            before = trial.worth()
-            self._refine(
-                trial, effort, cost.seconds(effort) * (pace if pace > SLOW else 1), deadline
-            )
+            before, slower = trial.worth(), pace if pace > SLOW else 1
+            self._refine(trial, effort, cost.seconds(effort) * slower, deadline)
             if trial.worth() > (1 - STALLED) * before:
                 stalled.add(trial.name)
         for trial in starts:
@@ -582,8 +569,7 @@ class _Run:
                 tool=candidate.tool, deadline=deadline, reassign=False, options=candidate.options,
             )  # fmt: skip
         except UserError as error:
-            trial.error, trial.deterministic = error, False
-            trial.note = error.message
+            trial.error, trial.note, trial.deterministic = error, error.message, False
         self._measure(trial, begun)
         return trial
 

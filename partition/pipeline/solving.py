@@ -127,11 +127,12 @@ def make_parts(
             others += [("gp", "metis")] + [("gp", "mtkahypar")] * (graph.nnz <= HUGE)
         starts = [] if parts is None else [parts]
         for other, tool in others:
+            part = deadline.part(BEFORE_OTHERS)
             try:
-                part = deadline.part(BEFORE_OTHERS)
-                starts.append(
-                    make_parts(graph, other, k, recipe, tool=tool, working=working, deadline=part)
+                made = make_parts(
+                    graph, other, k, recipe, tool=tool, working=working, deadline=part
                 )
+                starts.append(made)
             except TimeIsUp as error:
                 stopped = stopped or error
         if not starts:
@@ -154,22 +155,16 @@ def make_parts(
 
 @at_once()
 def _for_batches(
-    graph: Graph,
-    starts: Sequence[np.ndarray],
-    k: int,
-    recipe: Recipe,
-    weights: np.ndarray,
-    share: float,
-    deadline: Deadline,
-) -> np.ndarray:
+    graph: Graph, starts: Sequence[np.ndarray], k: int, recipe: Recipe, weights: np.ndarray,
+    share: float, deadline: Deadline,
+) -> np.ndarray:  # fmt: skip
     """Some partitions, refined for batches with that share of the vertices: the best, once more."""
     # The compiler behind it takes a second to import.
     from partition.refinement.batches import refine_for_batches
 
     model = replace(hypergraph_model(graph, recipe.direction), weights=weights[0])
-    extra = weights[1:].T if len(weights) > 1 else None
     wanted: dict[str, Any] = {"imbalance": recipe.imbalance, "seed": recipe.seed}
-    wanted["extra_weights"] = extra
+    wanted["extra_weights"] = weights[1:].T if len(weights) > 1 else None
     found = []
     for i, parts in enumerate(starts):  # the last one is as long as LONGER of these
         part = deadline.part(1 / (len(starts) - i + LONGER))
@@ -186,11 +181,9 @@ def _run_here(name: str, tool: Tool, model: Description, k: int, arguments: Sett
         raise
     except Exception as error:
         at = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{Path(at.filename).name}, line {at.lineno}"
-        raise UserError(
-            f"the tool {name!r} failed: {type(error).__name__}: {error} ({place})",
-            "try another tool or other options",
-        ) from error
+        what = f"{type(error).__name__}: {error} ({Path(at.filename).name}, line {at.lineno})"
+        hint = "try another tool or other options"
+        raise UserError(f"the tool {name!r} failed: {what}", hint) from error
 
 
 @at_once()
@@ -282,10 +275,8 @@ def choose_tool(model: str, tool: str | None) -> tuple[str, Tool]:
     tools = MODELS[model].tools
     chosen = tool or tools[0]
     if chosen in TOOLS and chosen not in tools:
-        raise UserError(
-            f"the tool {chosen!r} does not take the model {model!r}",
-            f"tools for {model}: {', '.join(tools)}",
-        )
+        hint = f"tools for {model}: {', '.join(tools)}"
+        raise UserError(f"the tool {chosen!r} does not take the model {model!r}", hint)
     return chosen, TOOLS.get(chosen)
 
 
