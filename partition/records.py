@@ -178,9 +178,8 @@ def sweep(folder: str | os.PathLike[str]) -> None:
 
 
 def _check_is_no_device(path: Path) -> None:
-    if path.exists() and not path.is_file():
-        kind = "a folder" if path.is_dir() else "no regular file"
-        raise UserError(f"cannot write {path}: it is {kind}")
+    kind = "a folder" if path.is_dir() else "no regular file"
+    require(path.is_file() or not path.exists(), f"cannot write {path}: it is {kind}")
 
 
 def _host() -> str:

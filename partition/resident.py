@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from partition.errors import UserError
+from partition.errors import require
 
 # Files of a control group, by version: its limit, and what it takes; and what of that can be given
 # back, in its statistics.
@@ -66,17 +66,11 @@ def status_bytes(name: str) -> int:
 
 def check_memory(nbytes: int, what: str) -> None:
     """Refuse an array larger than the memory of this machine or job, before it is allocated."""
-    memory = most_bytes()
-    if nbytes > memory:
-        need, have = f"{nbytes / 2**30:.3g}", f"{memory / 2**30:.3g}"
-        raise UserError(f"{what} would take {need} GiB of memory, this machine or job has {have}")
-
-
-def most_bytes() -> int:
-    """Memory that this process could have if it were alone: the machine's, or what limits leave."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limits = (limit for limit, _ in (*group_limits(), *process_limits()))
-    return min([machine, *limits])
+    memory = min([machine, *(limit for limit, _ in (*group_limits(), *process_limits()))])
+    need, have = f"{nbytes / 2**30:.3g}", f"{memory / 2**30:.3g}"
+    told = f"{what} would take {need} GiB of memory, this machine or job has {have}"
+    require(nbytes <= memory, told)
 
 
 def group_limits(root: Path = Path("/")) -> Iterator[tuple[int, int]]:
@@ -85,7 +79,11 @@ def group_limits(root: Path = Path("/")) -> Iterator[tuple[int, int]]:
     Groups above count too. Pages of files do not count, as the system gives them back.
     """
     for folder, version in _groups("memory", root):
-        yield from _group(folder, version)
+        # "max" is no limit; others may have none.
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            limit, taken = (int((folder / name).read_text()) for name in GROUP_FILES[version])
+            facts = dict(line.split() for line in _lines(folder / "memory.stat"))
+            yield limit, taken - sum(int(facts[name]) for name in OF_FILES[version])
 
 
 def core_quotas(root: Path = Path("/")) -> dict[str, float]:
@@ -136,13 +134,6 @@ def process_limits() -> Iterator[tuple[int, str]]:
         limit = resource.getrlimit(kind)[0]
         if limit != resource.RLIM_INFINITY:
             yield limit, name
-
-
-def _group(folder: Path, version: int) -> Iterator[tuple[int, int]]:
-    with contextlib.suppress(OSError, ValueError, KeyError):  # "max" is none; others may have none
-        limit, taken = (int((folder / name).read_text()) for name in GROUP_FILES[version])
-        facts = dict(line.split() for line in _lines(folder / "memory.stat"))
-        yield limit, taken - sum(int(facts[name]) for name in OF_FILES[version])
 
 
 def _lines(path: Path) -> list[str]:

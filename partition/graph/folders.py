@@ -33,11 +33,11 @@ def check_target(path: Path, overwrite: bool = False) -> None:
     if path.exists() and not overwrite:
         hint = "choose another name, or replace it: --force, in Python overwrite=True"
         raise UserError(f"{path} is there already", hint)
-    if path.exists() and not (path / "manifest.json").exists():
-        raise UserError(f"{path} is not a graph folder and is not replaced")
+    is_graph = not path.exists() or (path / "manifest.json").exists()
+    require(is_graph, f"{path} is not a graph folder and is not replaced")
     parent = _parent(path)
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise UserError(f"cannot write {path}: {parent} is not a folder that you may write to")
+    able = parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)
+    require(able, f"cannot write {path}: {parent} is not a folder that you may write to")
     if path.exists():
         with folder_lock(path, REPLACING):
             pass

@@ -288,18 +288,17 @@ def read_manifest(path: Path) -> Manifest:
 
 def _fault_of(manifest: Manifest) -> str | None:
     """What fields of a manifest say against each other."""
-    symmetric = manifest.symmetric_pattern
-    if manifest.directed == symmetric or (manifest.symmetric_values and not symmetric):
+    m, symmetric = manifest, manifest.symmetric_pattern
+    if m.directed == symmetric or (m.symmetric_values and not symmetric):
         return "directed and symmetric_… contradict each other"
-    for of in ("", "arc_"):
-        names, classes, masks = (
-            getattr(manifest, f"{of}{name}") for name in ("class_names", "classes", "masks")
-        )
+    for of, names, classes, masks in (
+        ("", m.class_names, m.classes, m.masks),
+        ("arc_", m.arc_class_names, m.arc_classes, m.arc_masks),
+    ):
         if names and len(names) != classes:
             return f"{of}class_names are not those of {classes} classes"
         if len(set(masks)) < len(masks):
             return f"{of}masks has a mask twice"
-    if manifest.arc_classes and manifest.arc_targets:
+    if m.arc_classes and m.arc_targets:
         return "labels of arcs are classes or numbers, not both"
-    types = manifest.vertex_types, manifest.relations, manifest.type_features
-    return schema_fault(manifest.n, *types)
+    return schema_fault(m.n, m.vertex_types, m.relations, m.type_features)

@@ -120,23 +120,23 @@ class Metrics:
 
     def summary(self) -> dict[str, float]:
         """The figures that partitions are compared by: totals, averages and maxima of an expand."""
-        return (
-            {
-                "volume": self.volume,
-                "volume_avg": self.volume / self.k,
-                "max_send": max(self.send_rows),
-                "max_recv": max(self.recv_rows),
-                "messages": self.messages,
-                "messages_avg": self.messages / self.k,
-                "max_send_messages": max(self.send_messages),
-                "max_recv_messages": max(self.recv_messages),
-                "imbalance": self.imbalance,
-                "row_imbalance": self.row_imbalance,
-            }
-            | ({} if self.train is None else {"train_imbalance": _excess(self.train)})
-            | ({"type_imbalance": max(map(_excess, self.types.values()))} if self.types else {})
-            | ({} if self.send_sums is None else {"sums": sum(self.send_sums)})
-        )
+        found = {
+            "volume": self.volume,
+            "volume_avg": self.volume / self.k,
+            "max_send": max(self.send_rows),
+            "max_recv": max(self.recv_rows),
+            "messages": self.messages,
+            "messages_avg": self.messages / self.k,
+            "max_send_messages": max(self.send_messages),
+            "max_recv_messages": max(self.recv_messages),
+            "imbalance": self.imbalance,
+            "row_imbalance": self.row_imbalance,
+        }
+        if self.train is not None:
+            found["train_imbalance"] = _excess(self.train)
+        if self.types:
+            found["type_imbalance"] = max(map(_excess, self.types.values()))
+        return found if self.send_sums is None else found | {"sums": sum(self.send_sums)}
 
 
 @dataclass(frozen=True)
@@ -299,10 +299,8 @@ def node_traffic(exchange: sp.csr_array, ranks_per_node: int) -> NodeTraffic:
 def checked_parts(graph: Graph, parts: np.ndarray, k: int) -> np.ndarray:
     """The parts, if there is a number in 0..k−1 for each vertex; else a ValueError."""
     parts = np.asarray(parts)
-    if parts.shape != (graph.n,):
-        raise ValueError(f"{parts.shape} parts for {graph.n} vertices")
-    if graph.n and not 0 <= parts.min() <= parts.max() < k:
-        raise ValueError(f"a part number is outside 0..{k - 1}")
+    if parts.shape != (graph.n,) or (graph.n and not 0 <= parts.min() <= parts.max() < k):
+        raise ValueError(f"{parts.shape} parts for {graph.n} vertices, or one outside 0..{k - 1}")
     return parts
 
 
@@ -352,12 +350,9 @@ def measure_mixed_both(
 ) -> dict[str, Metrics]:
     """:func:`measure_mixed` in both directions, in less time than one after the other."""
     parts = checked_parts(graph, parts, k)
-    count_entries = _entries_by_relation if by_relation else row_entries
+    count = _entries_by_relation if by_relation else row_entries
     kinds = len(graph.relations) if by_relation else 1
-    counts = {
-        direction: MixedCounts(k, count_entries(graph, parts, k, direction))
-        for direction in directions
-    }
+    counts = {way: MixedCounts(k, count(graph, parts, k, way)) for way in directions}
     members = np.argsort(parts, kind="stable").astype(index_dtype(graph.n))
     entries = np.append(0, np.cumsum(np.diff(graph.indptr)[members]))
     bounds = np.searchsorted(parts[members], np.arange(k + 1))
@@ -367,19 +362,18 @@ def measure_mixed_both(
         begin, end = bounds[first], bounds[last]
         if begin == end:
             continue
-        cut = [
-            _cut_arcs(graph, parts, members[begin + low : begin + high], by_relation)
-            for low, high in chunks(entries[begin : end + 1], AT_ONCE)
-        ]
+        ranges = chunks(entries[begin : end + 1], AT_ONCE)
+        some = (members[begin + low : begin + high] for low, high in ranges)
+        cut = [_cut_arcs(graph, parts, vertices, by_relation) for vertices in some]
         source, target, kind = (np.concatenate(each) for each in zip(*cut, strict=True))
         ends = np.append(0, np.cumsum(np.bincount(parts[target], minlength=k)))
         for low, high in chunks(ends, AT_ONCE):
-            some = (parts[target] >= low) & (parts[target] < high)
-            here, of = (source[some], target[some]), kind[some]
-            for direction, count in counts.items():
-                column, row = here if direction == "in" else here[::-1]
-                count.add(column, row.astype(np.int64) * kinds + of, parts[column], parts[row])
-    return {direction: count.metrics(direction, parts) for direction, count in counts.items()}
+            now = (parts[target] >= low) & (parts[target] < high)
+            here, of = (source[now], target[now]), kind[now]
+            for way, found in counts.items():
+                column, row = here if way == "in" else here[::-1]
+                found.add(column, row.astype(np.int64) * kinds + of, parts[column], parts[row])
+    return {way: found.metrics(way, parts) for way, found in counts.items()}
 
 
 def _cut_arcs(
@@ -391,14 +385,9 @@ def _cut_arcs(
     cut = parts[source] != parts[target]
     if not by_relation:
         return source[cut], target[cut], np.zeros(np.count_nonzero(cut), np.uint8)
-    relation = _relations(graph)[place]
+    relation = np.asarray(graph.arc_type)[place]
     cut &= _first_of_equals(source, target, relation)
     return source[cut], target[cut], relation[cut]
-
-
-def _relations(graph: Graph) -> np.ndarray:
-    assert graph.arc_type is not None, "arcs are of no relations"
-    return np.asarray(graph.arc_type)
 
 
 def _first_of_equals(*columns: np.ndarray) -> np.ndarray:
@@ -409,7 +398,7 @@ def _first_of_equals(*columns: np.ndarray) -> np.ndarray:
 
 def _entries_by_relation(graph: Graph, parts: np.ndarray, k: int, direction: str) -> np.ndarray:
     """The same of the matrix of means by relation."""
-    found, relations = np.zeros(k, np.int64), _relations(graph)
+    found, relations = np.zeros(k, np.int64), np.asarray(graph.arc_type)
     for first, last, source, target in arc_pieces(graph):
         relation = relations[graph.indptr[first] : graph.indptr[last]]
         row = (target if direction == "in" else source)[_first_of_equals(source, target, relation)]

@@ -247,10 +247,9 @@ def refine_partition(
     )
     recipe.check(stored, k)
     if before.k % k:
-        raise UserError(
-            f"k = {k}: the {before.k} parts of {start!r} cannot be joined by as many each",
-            f"choose a divisor of {before.k}, or make a partition by gcn-partition add",
-        )
+        what = f"k = {k}: the {before.k} parts of {start!r} cannot be joined by as many each"
+        hint = f"choose a divisor of {before.k}, or make a partition by gcn-partition add"
+        raise UserError(what, hint)
     require(0 < effort < math.inf, f"effort = {effort}: it multiplies the work, 1 is the default")
     if name is None:
         differs = balance.USUAL_IMBALANCE if recipe.imbalance == usual else recipe.imbalance
@@ -287,15 +286,9 @@ def refine_partition(
 
 
 def import_parts(
-    path: str | os.PathLike[str],
-    file: str | os.PathLike[str],
-    name: str,
-    k: int | None = None,
-    *,
-    first: int = 0,
-    direction: str | None = None,
-    overwrite: bool = False,
-) -> Partition:
+    path: str | os.PathLike[str], file: str | os.PathLike[str], name: str, k: int | None = None,
+    *, first: int = 0, direction: str | None = None, overwrite: bool = False,
+) -> Partition:  # fmt: skip
     """Store a partition that another program made: one part number per line, vertex by vertex.
 
     The number of parts is by default the largest part number + 1; parts may be empty. The first
@@ -403,19 +396,16 @@ def existing_partitions(path: Path, name: str | None, k: int, overwrite: bool) -
     found = [store.read_partition(path, each) for each in names]
     for partition in found:
         if partition.k != k:
-            raise UserError(
-                f"{path} has a partition {partition.name!r} into {partition.k} parts, not {k}",
-                "give another --name, or remove it first",
-            )
+            what = f"{path} has a partition {partition.name!r} into {partition.k} parts, not {k}"
+            raise UserError(what, "give another --name, or remove it first")
     return found
 
 
 def default_name(model: str, k: int, tool: Tool, options: Settings) -> str:
     """``MODEL-K``, with the objective between where it is not the tool's default."""
-    objective = tool.options.get("objective")
-    if objective is not None and options["objective"] != objective.default:
-        return f"{model}-{options['objective']}-{k}"
-    return f"{model}-{k}"
+    objective, chosen = tool.options.get("objective"), options.get("objective")
+    usual = objective is None or chosen == objective.default
+    return f"{model}-{k}" if usual else f"{model}-{chosen}-{k}"
 
 
 def step(name: str, seconds: float, metrics: Metrics) -> dict[str, object]:
@@ -462,8 +452,6 @@ def imbalance_fault(
     what = "" if name == balance.DEFAULT_BALANCE else f" of {name}"
     message = f"imbalance {reached:.4f}{what} was reached, not {asked:g}"
     if name == "nnz" and weight > (1 + asked) * average:
-        message += (
-            f": the row of vertex {heaviest} alone has {weight} entries, "
-            f"{weight / average:.2f} average parts"
-        )
+        parts = f"{weight / average:.2f} average parts"
+        message += f": the row of vertex {heaviest} alone has {weight} entries, {parts}"
     return message
