@@ -17,6 +17,14 @@ FILES = ("features_indptr", "features_indices", "features_data")
 AT_ONCE = 1 << 24  # numbers that are looked at at once
 
 
+def segments(indptr: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the entries of the chosen rows of a CSR pattern are, and how many each has."""
+    counts = np.asarray(indptr[chosen + 1] - indptr[chosen], dtype=np.int64)
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(indptr[chosen] - (ends - counts), counts), counts
+
+
 @dataclass(frozen=True, eq=False)
 class SparseRows:
     """An (n, width) matrix, by its entries that are not 0; column numbers rise within a row.
@@ -114,10 +122,7 @@ class SparseRows:
 
     def picked(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Entries of some rows, one after the other: how many each has, columns and numbers."""
-        starts = np.asarray(self.indptr[:-1])[rows]
-        counts = np.asarray(self.indptr[1:])[rows] - starts
-        ends = np.cumsum(counts)
-        places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + counts, counts)
+        places, counts = segments(np.asarray(self.indptr), rows)
         return counts, np.asarray(self.indices[places]), np.asarray(self.data[places])
 
     def _dense(self, rows: np.ndarray) -> np.ndarray:
