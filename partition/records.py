@@ -30,7 +30,7 @@ from partition.locks import check_outside_graphs, process_is_dead, process_space
 from partition.resident import check_memory
 
 # Values as :mod:`json` reads them.
-Json = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
+_Json = bool | int | float | str | list["_Json"] | dict[str, "_Json"] | None
 
 
 def to_json(value: object) -> object:

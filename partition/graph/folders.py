@@ -23,7 +23,7 @@ from partition.resident import forget_pages
 
 REPLACING = "gcn-partition import --force"  # the purpose of the lock on a folder that is replaced
 WAIT = 60.0  # seconds, for others that hold a lock while they write
-MAX_JSON = 1 << 28  # bytes of a file that is read whole
+_MAX_JSON = 1 << 28  # bytes of a file that is read whole
 T = TypeVar("T")
 
 
@@ -87,7 +87,9 @@ def read_json(file: Path) -> dict[str, Any]:
     try:
         with records.open_regular(file) as stream:
             size = os.fstat(stream.fileno()).st_size
-            require(size <= MAX_JSON, f"{file} is damaged: it is longer than {MAX_JSON >> 20} MiB")
+            require(
+                size <= _MAX_JSON, f"{file} is damaged: it is longer than {_MAX_JSON >> 20} MiB"
+            )
             facts = msgspec.json.decode(stream.read(size), type=dict[str, Any])
     except OSError as error:
         raise UserError(f"cannot read {file}: {error.strerror}") from error

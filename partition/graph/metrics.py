@@ -195,9 +195,9 @@ def measure(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> M
     ValueError
         If ``parts`` is not n numbers in 0..k−1.
     """
-    parts = checked_parts(graph, parts, k)
+    parts = _checked_parts(graph, parts, k)
     exchange = exchange_matrix(graph, parts, k, direction)
-    entries = row_entries(graph, parts, k, direction)
+    entries = _row_entries(graph, parts, k, direction)
     return metrics_of(exchange, direction, parts, entries, **vertex_counts(graph, parts, k))
 
 
@@ -238,7 +238,7 @@ def metrics_of(
     )
 
 
-def row_entries(graph: Graph, parts: np.ndarray, k: int, direction: str) -> np.ndarray:
+def _row_entries(graph: Graph, parts: np.ndarray, k: int, direction: str) -> np.ndarray:
     """Entries of M in the rows of each part, (k,) int64: float64 weights are exact below 2^53."""
     return np.bincount(parts, row_sizes(graph, direction), k).astype(np.int64)
 
@@ -296,7 +296,7 @@ def node_traffic(exchange: sp.csr_array, ranks_per_node: int) -> NodeTraffic:
     return NodeTraffic(ranks_per_node, send, recv, within, messages)
 
 
-def checked_parts(graph: Graph, parts: np.ndarray, k: int) -> np.ndarray:
+def _checked_parts(graph: Graph, parts: np.ndarray, k: int) -> np.ndarray:
     """The parts, if there is a number in 0..k−1 for each vertex; else a ValueError."""
     parts = np.asarray(parts)
     if parts.shape != (graph.n,) or (graph.n and not 0 <= parts.min() <= parts.max() < k):
@@ -349,8 +349,8 @@ def measure_mixed_both(
     by_relation: bool = False,
 ) -> dict[str, Metrics]:
     """:func:`measure_mixed` in both directions, in less time than one after the other."""
-    parts = checked_parts(graph, parts, k)
-    count = _entries_by_relation if by_relation else row_entries
+    parts = _checked_parts(graph, parts, k)
+    count = _entries_by_relation if by_relation else _row_entries
     kinds = len(graph.relations) if by_relation else 1
     counts = {way: MixedCounts(k, count(graph, parts, k, way)) for way in directions}
     members = np.argsort(parts, kind="stable").astype(index_dtype(graph.n))
@@ -462,8 +462,8 @@ class MixedCounts:
         return sp.coo_array((ones, (sender, receiver)), shape=(self.k, self.k)).tocsr()
 
 
-OBSERVED = 16  # batches in which it is observed how often rows are read
-EPOCH = 1 << 31  # their first one: no run gets there
+_OBSERVED = 16  # batches in which it is observed how often rows are read
+_EPOCH = 1 << 31  # their first one: no run gets there
 INDEX_BYTES = 4  # of a column's number in a sparse row
 
 
@@ -500,7 +500,7 @@ def draw_batch(
     return Drawn(first if seeds is None else seeds[first], patterns)
 
 
-def pairs_of(pattern: Pattern, parts: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+def _pairs_of(pattern: Pattern, parts: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Which rows each part reads of others: numbers vertex·k + part, increasing, each once.
 
     And, for each entry of the pattern, the place of its own, −1 where it is of the part itself.
@@ -546,7 +546,7 @@ def _without(
 
     Columns remain that an entry or ``computed`` has.
     """
-    pairs, place = pairs_of(pattern, parts, k)
+    pairs, place = _pairs_of(pattern, parts, k)
     here = np.isin(pairs, kept, assume_unique=True)
     # One number more, which stands for the place −1.
     remains = np.append(~here, True)[place]
@@ -559,7 +559,7 @@ def _without(
 
 def observed(sampler: Sampler) -> list[tuple[int, int]]:
     """Epoch and number of each batch that is observed."""
-    return [(EPOCH + i // sampler.batches, i % sampler.batches) for i in range(OBSERVED)]
+    return [(_EPOCH + i // sampler.batches, i % sampler.batches) for i in range(_OBSERVED)]
 
 
 def row_bytes(width: int, entries: int, n: int, itemsize: int) -> float:
@@ -594,7 +594,7 @@ def observe(sampler: Sampler, side: Side, seeds: np.ndarray | None) -> list[Draw
 def kept_pairs(batches: Sequence[Drawn], parts: np.ndarray, k: int, rows: int) -> np.ndarray:
     """The rows that each of k parts keeps, at most ``rows``: increasing numbers vertex·k + part."""
     pairs, uses = np.unique(
-        np.concatenate([pairs_of(batch.patterns[-1], parts, k)[0] for batch in batches]),
+        np.concatenate([_pairs_of(batch.patterns[-1], parts, k)[0] for batch in batches]),
         return_counts=True,
     )
     vertices, part = np.divmod(pairs, k)

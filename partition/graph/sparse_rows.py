@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 # Features are kept as CSR where at most this share of them is not 0, and they would take so many
 # bytes: small ones are better aggregated once, and the result, which is dense, kept.
-MOST_FILLED = 0.05
+_MOST_FILLED = 0.05
 LEAST_BYTES = 1 << 26
 FORMS = ("auto", "dense", "sparse")
 FILES = ("features_indptr", "features_indices", "features_data")
@@ -148,7 +148,7 @@ def kept_form(
     step = max(1, AT_ONCE // features.shape[1])
     pieces = range(0, len(features), step)
     entries = sum(int(np.count_nonzero(features[start : start + step])) for start in pieces)
-    most = features.size * (1 if form == "sparse" else MOST_FILLED)
+    most = features.size * (1 if form == "sparse" else _MOST_FILLED)
     return from_dense(features) if 0 < entries <= most else features
 
 

@@ -35,18 +35,18 @@ from partition.registry import Settings
 from partition.resident import taken
 from partition.signals import at_once
 
-MEASURES = {"rows": measuring.measure, "mixed": measuring.measure_mixed}  # of an exchange
+_MEASURES = {"rows": measuring.measure, "mixed": measuring.measure_mixed}  # of an exchange
 # The time that measuring takes, of rows and mixed, in both directions; and the most of a time
 # limit that is kept for it.
-SECONDS_PER_ARC, MOST_SHARE = 0.8e-6, 0.3
+_SECONDS_PER_ARC, _MOST_SHARE = 0.8e-6, 0.3
 # Endings of default names of refined partitions, and of those refined for a mixed exchange.
-REFINED, MIXED = "+refined", "+mixed"
+REFINED, _MIXED = "+refined", "+mixed"
 # Facts that are recorded of the partition that another one was refined from, and those of its
 # options that hold for the result.
-STARTED_FROM = (
+_STARTED_FROM = (
     "name", "id", "k", "model", "tool", "tool_version", "direction", "seed", "options",
 )  # fmt: skip
-KEPT = ("balance", "ranks_per_node")
+_KEPT = ("balance", "ranks_per_node")
 
 
 class PartitionWarning(UserWarning):
@@ -135,7 +135,7 @@ def add_partition(
             recipe.imbalance if balanced else balance.USUAL_IMBALANCE,
             recipe.seed * seeded,
         )
-        name = default_name(model, k, backend, settings)
+        name = _default_name(model, k, backend, settings)
         name += replace(recipe, imbalance=imbalance, seed=seed).ending
         name += "" if refine is None else REFINED
     with new_partition(stored.path, (name,), "gcn-partition add", overwrite):
@@ -150,7 +150,7 @@ def add_partition(
         )  # fmt: skip
         made, history = time.perf_counter(), []
         if refine is not None:
-            before = MEASURES[refine.exchange](graph, parts, k, recipe.direction)
+            before = _MEASURES[refine.exchange](graph, parts, k, recipe.direction)
             history.append(step(chosen, made - start, before))
             working("refining")
             parts = solving.refined(graph, parts, k, refine, recipe, deadline=deadline)
@@ -253,7 +253,7 @@ def refine_partition(
     require(0 < effort < math.inf, f"effort = {effort}: it multiplies the work, 1 is the default")
     if name is None:
         differs = balance.USUAL_IMBALANCE if recipe.imbalance == usual else recipe.imbalance
-        ending = MIXED if objective.exchange == "mixed" else REFINED
+        ending = _MIXED if objective.exchange == "mixed" else REFINED
         ending = ending if k == before.k else f"-in-{k}{ending}"
         name = start + ending + balance.name_of_numbers(differs, seed)
     with new_partition(stored.path, (name,), "gcn-partition refine", overwrite):
@@ -268,10 +268,10 @@ def refine_partition(
 
         found = figures_of(stored, parts, k, recipe.ranks_per_node)
         reached = found.of(objective.exchange, recipe.direction)
-        was = MEASURES[objective.exchange](graph, first, k, recipe.direction)
-        kept = {key: before.options[key] for key in KEPT if key in before.options}
+        was = _MEASURES[objective.exchange](graph, first, k, recipe.direction)
+        kept = {key: before.options[key] for key in _KEPT if key in before.options}
         record = {
-            "start": {key: getattr(before, key) for key in STARTED_FROM},
+            "start": {key: getattr(before, key) for key in _STARTED_FROM},
             "refine": asdict(objective) | {"effort": effort, "time_limit": time_limit},
         }
         told = start if k == before.k else f"{start} joined"
@@ -371,7 +371,7 @@ def measuring_share(manifest: Manifest, time_limit: float | None) -> float:
     """The share of a time limit that is kept for measuring what was made."""
     if time_limit is None:
         return 0.0
-    return min(MOST_SHARE, SECONDS_PER_ARC * manifest.nnz / time_limit)
+    return min(_MOST_SHARE, _SECONDS_PER_ARC * manifest.nnz / time_limit)
 
 
 def put_partition(
@@ -401,7 +401,7 @@ def existing_partitions(path: Path, name: str | None, k: int, overwrite: bool) -
     return found
 
 
-def default_name(model: str, k: int, tool: Tool, options: Settings) -> str:
+def _default_name(model: str, k: int, tool: Tool, options: Settings) -> str:
     """``MODEL-K``, with the objective between where it is not the tool's default."""
     objective, chosen = tool.options.get("objective"), options.get("objective")
     usual = objective is None or chosen == objective.default
