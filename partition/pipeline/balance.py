@@ -42,8 +42,6 @@ _MAX_WALKED = 1 << 17
 _MAX_PARTNERS, _MAX_PAIRED = 4, 256
 # Of the sum of several weights: tools count in 32 bits.
 _WEIGHT_LIMIT = 2**31 - 1
-
-
 USUAL_IMBALANCE = 0.01
 NODES_FIRST = "nodes-first"
 MAPPINGS = (NODES_FIRST, "flat")
@@ -63,9 +61,8 @@ class Recipe:
     direction : {"in", "out"}
         The direction of M.
     balance : str
-        What weighs: names in ``CONSTRAINTS``, separated by commas; the
-        default is the entries of M. Several are met at once as far as vertices can be moved to do
-        so.
+        What weighs: names in ``CONSTRAINTS``, separated by commas; the default is the entries of
+        M. Several are met at once as far as vertices can be moved to do so.
     ranks_per_node : int, optional
         R: parts b·R … b·R+R−1 will share node b, and little is to travel between nodes. Traffic
         between nodes is measured too.
