@@ -31,7 +31,7 @@ import msgspec
 
 from partition.errors import UserError, shown
 
-LOCK = ".lock"
+_LOCK = ".lock"
 PATIENCE = 0.5  # seconds: locks that are held for an instant only are waited for
 _UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
 _UNWRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
@@ -80,7 +80,7 @@ def folder_lock(
     purpose: str,
     *,
     exclusive: bool = True,
-    name: str = LOCK,
+    name: str = _LOCK,
     patience: float = PATIENCE,
 ) -> Iterator[None]:
     """Hold a lock on the folder ``path``, which exists; an error says who else holds it.
@@ -107,7 +107,7 @@ def folder_lock(
             os.close(file)
 
 
-def holders(path: str | os.PathLike[str], name: str = LOCK) -> list[Holder]:
+def holders(path: str | os.PathLike[str], name: str = _LOCK) -> list[Holder]:
     """Who holds a lock on the folder ``path``, as far as records say; none that is known dead."""
     return [holder for _, holder in _records(Path(path) / name) if not holder_is_dead(holder)]
 

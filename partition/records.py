@@ -30,7 +30,7 @@ from partition.locks import check_outside_graphs, process_is_dead, process_space
 from partition.resident import check_memory
 
 # Values as :mod:`json` reads them.
-Json = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
+_Json = bool | int | float | str | list["_Json"] | dict[str, "_Json"] | None
 
 
 def to_json(value: object) -> object:
@@ -178,9 +178,8 @@ def sweep(folder: str | os.PathLike[str]) -> None:
 
 
 def _check_is_no_device(path: Path) -> None:
-    if path.exists() and not path.is_file():
-        kind = "a folder" if path.is_dir() else "no regular file"
-        raise UserError(f"cannot write {path}: it is {kind}")
+    kind = "a folder" if path.is_dir() else "no regular file"
+    require(path.is_file() or not path.exists(), f"cannot write {path}: it is {kind}")
 
 
 def _host() -> str:

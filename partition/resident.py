@@ -12,17 +12,17 @@ from pathlib import Path
 
 import numpy as np
 
-from partition.errors import UserError
+from partition.errors import require
 
 # Files of a control group, by version: its limit, and what it takes; and what of that can be given
 # back, in its statistics.
-GROUP_FILES = {1: ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+_GROUP_FILES = {1: ("memory.limit_in_bytes", "memory.usage_in_bytes"),
                2: ("memory.max", "memory.current")}  # fmt: skip
-OF_FILES = {1: ("total_inactive_file", "total_active_file"), 2: ("inactive_file", "active_file")}
-QUOTA_FILES = {1: ("cpu.cfs_quota_us", "cpu.cfs_period_us"), 2: ("cpu.max",)}
+_OF_FILES = {1: ("total_inactive_file", "total_active_file"), 2: ("inactive_file", "active_file")}
+_QUOTA_FILES = {1: ("cpu.cfs_quota_us", "cpu.cfs_period_us"), 2: ("cpu.max",)}
 # Limits of a process, and the line of its status that says how much of it is taken.
-PROCESS_LIMITS = {resource.RLIMIT_AS: "VmSize:", resource.RLIMIT_DATA: "VmData:"}
-UNIT = 1 if sys.platform == "darwin" else 1024  # of what the system counts in
+_PROCESS_LIMITS = {resource.RLIMIT_AS: "VmSize:", resource.RLIMIT_DATA: "VmData:"}
+_UNIT = 1 if sys.platform == "darwin" else 1024  # of what the system counts in
 
 
 def let_go(*arrays: np.ndarray | None) -> None:
@@ -48,7 +48,7 @@ def forget_pages(array: np.ndarray) -> None:
 def taken() -> tuple[int, int]:
     """The most bytes that this process has had in memory, and the largest one that it started."""
     own, other = (
-        resource.getrusage(who).ru_maxrss * UNIT
+        resource.getrusage(who).ru_maxrss * _UNIT
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
     # ``getrusage`` begins with the memory of the process that started this one.
@@ -66,17 +66,11 @@ def status_bytes(name: str) -> int:
 
 def check_memory(nbytes: int, what: str) -> None:
     """Refuse an array larger than the memory of this machine or job, before it is allocated."""
-    memory = most_bytes()
-    if nbytes > memory:
-        need, have = f"{nbytes / 2**30:.3g}", f"{memory / 2**30:.3g}"
-        raise UserError(f"{what} would take {need} GiB of memory, this machine or job has {have}")
-
-
-def most_bytes() -> int:
-    """Memory that this process could have if it were alone: the machine's, or what limits leave."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limits = (limit for limit, _ in (*group_limits(), *process_limits()))
-    return min([machine, *limits])
+    memory = min([machine, *(limit for limit, _ in (*group_limits(), *process_limits()))])
+    need, have = f"{nbytes / 2**30:.3g}", f"{memory / 2**30:.3g}"
+    told = f"{what} would take {need} GiB of memory, this machine or job has {have}"
+    require(nbytes <= memory, told)
 
 
 def group_limits(root: Path = Path("/")) -> Iterator[tuple[int, int]]:
@@ -85,7 +79,11 @@ def group_limits(root: Path = Path("/")) -> Iterator[tuple[int, int]]:
     Groups above count too. Pages of files do not count, as the system gives them back.
     """
     for folder, version in _groups("memory", root):
-        yield from _group(folder, version)
+        # "max" is no limit; others may have none.
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            limit, taken = (int((folder / name).read_text()) for name in _GROUP_FILES[version])
+            facts = dict(line.split() for line in _lines(folder / "memory.stat"))
+            yield limit, taken - sum(int(facts[name]) for name in _OF_FILES[version])
 
 
 def core_quotas(root: Path = Path("/")) -> dict[str, float]:
@@ -96,7 +94,7 @@ def core_quotas(root: Path = Path("/")) -> dict[str, float]:
     found = {}
     for folder, version in _groups("cpu", root):
         with contextlib.suppress(OSError, ValueError):  # "max" is none; others may have none
-            texts = [text for name in QUOTA_FILES[version] for text in _lines(folder / name)]
+            texts = [text for name in _QUOTA_FILES[version] for text in _lines(folder / name)]
             quota, period = map(int, " ".join(texts).split())
             if quota > 0:
                 found[str(folder)] = quota / period
@@ -132,17 +130,10 @@ def _groups(controller: str, root: Path) -> Iterator[tuple[Path, int]]:
 
 def process_limits() -> Iterator[tuple[int, str]]:
     """Each limit of this process on memory, and the line of /proc/self/status of what is taken."""
-    for kind, name in PROCESS_LIMITS.items():
+    for kind, name in _PROCESS_LIMITS.items():
         limit = resource.getrlimit(kind)[0]
         if limit != resource.RLIM_INFINITY:
             yield limit, name
-
-
-def _group(folder: Path, version: int) -> Iterator[tuple[int, int]]:
-    with contextlib.suppress(OSError, ValueError, KeyError):  # "max" is none; others may have none
-        limit, taken = (int((folder / name).read_text()) for name in GROUP_FILES[version])
-        facts = dict(line.split() for line in _lines(folder / "memory.stat"))
-        yield limit, taken - sum(int(facts[name]) for name in OF_FILES[version])
 
 
 def _lines(path: Path) -> list[str]:

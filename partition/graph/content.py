@@ -26,8 +26,8 @@ ARC_FEATURES = ("arc_features",)
 ARC_TYPE = "arc_type"
 FEATURE_FILES = ("features", *SPARSE_FILES)
 TYPE_FEATURES = "features/"  # begins the names of files of one type of vertices
-ALPHA, BETA = key(0, 0x5355), key(0, 0x4D53)  # keys of their own
-STRIDE = 0xD1342543DE82EF95  # odd: makes one number of two
+_ALPHA, BETA = key(0, 0x5355), key(0, 0x4D53)  # keys of their own
+_STRIDE = 0xD1342543DE82EF95  # odd: makes one number of two
 
 
 def content_id(graph: Graph) -> str:
@@ -137,7 +137,7 @@ def part_of_sum(array: np.ndarray, first: int, last: int) -> int:
     words = rows.view(np.uint32 if width % 4 == 0 else f"u{width}")
     begin = first * (len(words) // (last - first))
     places = min(AT_ONCE, begin % AT_ONCE + len(words))
-    within = mixed(np.arange(places), ALPHA) | np.uint64(1)
+    within = mixed(np.arange(places), _ALPHA) | np.uint64(1)
     total, product = 0, np.empty(AT_ONCE, np.uint64)
     for block in range(begin // AT_ONCE, -(-(begin + len(words)) // AT_ONCE)):
         start, stop = block * AT_ONCE - begin, (block + 1) * AT_ONCE - begin
@@ -160,9 +160,9 @@ def reverse_excess(row: np.ndarray, column: np.ndarray, weight: np.ndarray | Non
     for start in range(0, len(row), AT_ONCE):
         piece = slice(start, start + AT_ONCE)
         i, j = row[piece], column[piece]
-        ends = np.minimum(i, j).astype(np.uint64) * np.uint64(STRIDE)
+        ends = np.minimum(i, j).astype(np.uint64) * np.uint64(_STRIDE)
         ends += np.maximum(i, j).astype(np.uint64)
-        hashes = mixed(ends, ALPHA)
+        hashes = mixed(ends, _ALPHA)
         if weight is not None:
             # −0.0 and 0.0 are equal, and have other bits.
             hashes ^= (weight[piece] + 0.0).view(np.uint64)

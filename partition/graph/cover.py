@@ -16,8 +16,8 @@ import numpy as np
 from partition.graph.graph import index_dtype
 from partition.graph.sparse import sp
 
-LEAST_SHARE = 64  # leaves are taken off while that removes more than one in so many
-Numbered = tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]
+_LEAST_SHARE = 64  # leaves are taken off while that removes more than one in so many
+_Numbered = tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]
 SPARSE = 32  # of fewer numbers than one in so many it is quicker to sort them than to mark them
 
 
@@ -87,7 +87,7 @@ def rows_in_cover(left: np.ndarray, right: np.ndarray, nleft: int, nright: int) 
     """
     covered = np.zeros(nleft, bool)
     undecided: list[tuple[np.ndarray, np.ndarray]] = []
-    enough = (len(left) + nleft + nright) // LEAST_SHARE
+    enough = (len(left) + nleft + nright) // _LEAST_SHARE
     before = len(left) + enough + 1
     while before - len(left) > enough:
         before = len(left)
@@ -110,7 +110,7 @@ def rows_in_cover(left: np.ndarray, right: np.ndarray, nleft: int, nright: int) 
     return covered
 
 
-def numbered(major: np.ndarray, minor: np.ndarray) -> Numbered:
+def numbered(major: np.ndarray, minor: np.ndarray) -> _Numbered:
     """Numbers for the different pairs (major, minor), in their order; and the pair of each number.
 
     They are integers from 0 on; the numbers are (m,) integers, the pairs two (count,) int64.

@@ -23,7 +23,7 @@ from partition.resident import forget_pages
 
 REPLACING = "gcn-partition import --force"  # the purpose of the lock on a folder that is replaced
 WAIT = 60.0  # seconds, for others that hold a lock while they write
-MAX_JSON = 1 << 28  # bytes of a file that is read whole
+_MAX_JSON = 1 << 28  # bytes of a file that is read whole
 T = TypeVar("T")
 
 
@@ -33,11 +33,11 @@ def check_target(path: Path, overwrite: bool = False) -> None:
     if path.exists() and not overwrite:
         hint = "choose another name, or replace it: --force, in Python overwrite=True"
         raise UserError(f"{path} is there already", hint)
-    if path.exists() and not (path / "manifest.json").exists():
-        raise UserError(f"{path} is not a graph folder and is not replaced")
+    is_graph = not path.exists() or (path / "manifest.json").exists()
+    require(is_graph, f"{path} is not a graph folder and is not replaced")
     parent = _parent(path)
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise UserError(f"cannot write {path}: {parent} is not a folder that you may write to")
+    able = parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)
+    require(able, f"cannot write {path}: {parent} is not a folder that you may write to")
     if path.exists():
         with folder_lock(path, REPLACING):
             pass
@@ -87,7 +87,9 @@ def read_json(file: Path) -> dict[str, Any]:
     try:
         with records.open_regular(file) as stream:
             size = os.fstat(stream.fileno()).st_size
-            require(size <= MAX_JSON, f"{file} is damaged: it is longer than {MAX_JSON >> 20} MiB")
+            require(
+                size <= _MAX_JSON, f"{file} is damaged: it is longer than {_MAX_JSON >> 20} MiB"
+            )
             facts = msgspec.json.decode(stream.read(size), type=dict[str, Any])
     except OSError as error:
         raise UserError(f"cannot read {file}: {error.strerror}") from error

@@ -47,14 +47,10 @@ def permuted(numbers: np.ndarray, n: int, key_: int, inverse: bool = False) -> n
 
 
 def _feistel(x: np.ndarray, bits: int, key_: int, inverse: bool) -> np.ndarray:
-    if len(x) <= AT_ONCE:
-        return _feistel_at_once(x, bits, key_, inverse)
-    pieces = (x[start : start + AT_ONCE] for start in range(0, len(x), AT_ONCE))
-    return np.concatenate([_feistel_at_once(piece, bits, key_, inverse) for piece in pieces])
-
-
-def _feistel_at_once(x: np.ndarray, bits: int, key_: int, inverse: bool) -> np.ndarray:
     """Halves of ⌊bits/2⌋ and ⌈bits/2⌉ bits take turns: each is xored with a hash of the other."""
+    if len(x) > AT_ONCE:
+        pieces = (x[start : start + AT_ONCE] for start in range(0, len(x), AT_ONCE))
+        return np.concatenate([_feistel(piece, bits, key_, inverse) for piece in pieces])
     low = np.uint64(bits // 2)
     ones = np.uint64((1 << (bits // 2)) - 1), np.uint64((1 << (bits - bits // 2)) - 1)
     halves = [x & ones[0], x >> low]

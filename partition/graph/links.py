@@ -38,17 +38,17 @@ from partition.graph.relations import VertexTypes, names_of, place_of
 from partition.graph.twins import Twin, mutual, twins_by_name, twins_of
 from partition.records import Count, Whole, one_of
 
-REPLACED = ("second", "both")
+_REPLACED = ("second", "both")
 HELD_OUT = ("val", "test")
-OF_NEGATIVES = tuple(f"{mask}_negatives" for mask in HELD_OUT)  # in ``PairSet.relations``
-KINDS = ("positives", "negatives", "candidates", "relations")
-FILES = (
+_OF_NEGATIVES = tuple(f"{mask}_negatives" for mask in HELD_OUT)  # in ``PairSet.relations``
+_KINDS = ("positives", "negatives", "candidates", "relations")
+_FILES = (
     *MASKS,
     *(f"{mask}_negatives" for mask in MASKS),
     *(f"{mask}_candidates" for mask in HELD_OUT),
-    *(f"{mask}_relations" for mask in (*MASKS, *OF_NEGATIVES)),
+    *(f"{mask}_relations" for mask in (*MASKS, *_OF_NEGATIVES)),
 )
-MAX_SEED = 2**63 - 1
+_MAX_SEED = 2**63 - 1
 _AT_ONCE = 1 << 20  # pairs that are looked at at once
 _ORDER, _NEGATIVES, _CANDIDATES = 1, 2, 3  # purposes of hashes
 
@@ -138,10 +138,10 @@ class _Description:
     directed: bool
     seed: Whole | None
     made: str
-    replaced: Annotated[str, one_of(REPLACED)]
+    replaced: Annotated[str, one_of(_REPLACED)]
     drawn: Count
-    counts: Mapping[Annotated[str, one_of(FILES)], tuple[Count, ...]]
-    sums: Mapping[Annotated[str, one_of(FILES)], str]
+    counts: Mapping[Annotated[str, one_of(_FILES)], tuple[Count, ...]]
+    sums: Mapping[Annotated[str, one_of(_FILES)], str]
     relation_names: tuple[str, ...] = ()
     twins: list[tuple[Count, Count, Count]] | None = None  # of a set that an earlier version wrote
     format: Literal["gcnmpi-pairs"] = "gcnmpi-pairs"
@@ -149,10 +149,10 @@ class _Description:
 
 
 # Fields of a set that its description has as they are.
-KNOWN = {f.name for f in fields(_Description)} & {f.name for f in fields(PairSet)} - {"twins"}
-HINT = "draw some: gcn-partition pairs {path} --split 0.85,0.05,0.10 --name {name}"
-PAIRS = Sets("pairs", _Description, HINT)
-AGAIN = PAIRS.again
+_KNOWN = {f.name for f in fields(_Description)} & {f.name for f in fields(PairSet)} - {"twins"}
+_HINT = "draw some: gcn-partition pairs {path} --split 0.85,0.05,0.10 --name {name}"
+PAIRS = Sets("pairs", _Description, _HINT)
+_AGAIN = PAIRS.again
 list_pairs, has_pairs, remove_pairs = PAIRS.names, PAIRS.has, PAIRS.remove
 
 
@@ -175,7 +175,7 @@ def write_pairs(path: str | os.PathLike[str], pairs: PairSet, force: bool = Fals
     check_pairs(pairs, manifest.n)
     arrays = _arrays_of(pairs)
     facts = _Description(
-        **{name: getattr(pairs, name) for name in KNOWN},
+        **{name: getattr(pairs, name) for name in _KNOWN},
         twins=[(a, b, int(turned)) for a, b, turned in pairs.twins or ()],
         counts={name: array.shape for name, array in arrays.items()},
         sums=content.sums_of(arrays),
@@ -206,7 +206,7 @@ def read_pairs(path: str | os.PathLike[str], name: str, *, check: bool = True) -
     facts = PAIRS.described(path, name)
     if facts.graph_id != manifest.id:
         ids = f"(id {facts.graph_id}, this graph is {manifest.id})"
-        raise UserError(f"pairs {name!r} in {path} were made for another graph {ids}", AGAIN)
+        raise UserError(f"pairs {name!r} in {path} were made for another graph {ids}", _AGAIN)
     twins = twins_by_name(manifest.schema)
     if facts.twins is not None:
         twins = tuple(Twin(a, b, bool(turned)) for a, b, turned in facts.twins)
@@ -216,12 +216,12 @@ def read_pairs(path: str | os.PathLike[str], name: str, *, check: bool = True) -
         if not all(max(a, b) < max(1, len(manifest.schema)) for a, b, _ in twins):
             raise UserError("twins in pairs.json are no relations")
         arrays = {
-            file: map_array(folder / f"{file}.npy", "i", shape, again=AGAIN)
+            file: map_array(folder / f"{file}.npy", "i", shape, again=_AGAIN)
             for file, shape in facts.counts.items()
         }
         if wrong := [file for file, a in arrays.items() if a.dtype != _dtype(file, manifest.n)]:
             raise UserError(f"{wrong[0]}.npy holds {arrays[wrong[0]].dtype}")
-        known = {key: getattr(facts, key) for key in KNOWN} | {"name": name, "twins": twins}
+        known = {key: getattr(facts, key) for key in _KNOWN} | {"name": name, "twins": twins}
         pairs = PairSet(**known, **_by_kind(arrays))
         _check_shapes(pairs)
         if check:
@@ -229,7 +229,7 @@ def read_pairs(path: str | os.PathLike[str], name: str, *, check: bool = True) -
             for file, text in content.sums_of(arrays).items():
                 require(facts.sums[file] == text, f"{file}.npy does not hold what pairs.json says")
     except UserError as error:
-        raise UserError(f"{folder} is damaged: {error.message}", AGAIN) from None
+        raise UserError(f"{folder} is damaged: {error.message}", _AGAIN) from None
     return pairs
 
 
@@ -258,7 +258,7 @@ def check_pairs(pairs: PairSet, n: int) -> None:
     is not directed; of the same relation, where there are some).
     """
     _check_shapes(pairs)
-    if pairs.seed is not None and not 0 <= pairs.seed <= MAX_SEED:
+    if pairs.seed is not None and not 0 <= pairs.seed <= _MAX_SEED:
         raise UserError(f"seed {pairs.seed} is outside 0..2^63-1")
     _check_vertices(_arrays_of(pairs), n)
     for mask, array in pairs.positives.items():
@@ -289,14 +289,14 @@ def _check_apart(pairs: PairSet, n: int) -> None:
 
 
 def _check_shapes(pairs: PairSet) -> None:
-    if pairs.replaced not in REPLACED:
-        raise UserError(f"replaced is {pairs.replaced!r}, not {' or '.join(REPLACED)}")
+    if pairs.replaced not in _REPLACED:
+        raise UserError(f"replaced is {pairs.replaced!r}, not {' or '.join(_REPLACED)}")
     if pairs.drawn < 0 or (pairs.drawn and pairs.seed is None):
         raise UserError("candidates that are drawn need a seed")
     if pairs.positives.keys() != set(MASKS):
         raise UserError(f"positives are of {', '.join(pairs.positives)}, not {', '.join(MASKS)}")
     sizes = {
-        _file(mask, kind): len(a) for kind in KINDS[:2] for mask, a in getattr(pairs, kind).items()
+        _file(mask, kind): len(a) for kind in _KINDS[:2] for mask, a in getattr(pairs, kind).items()
     }
     for name, array in _arrays_of(pairs).items():
         mask, kind = _mask(name), _kind(name)
@@ -339,8 +339,8 @@ def _in_index_dtype(pairs: PairSet, n: int) -> PairSet:
 
 def _arrays_of(pairs: PairSet) -> dict[str, np.ndarray]:
     """The arrays of a set in C order, by the names of their files."""
-    masks = (*MASKS, *OF_NEGATIVES)
-    named = {_file(mask, kind): getattr(pairs, kind).get(mask) for kind in KINDS for mask in masks}
+    masks = (*MASKS, *_OF_NEGATIVES)
+    named = {_file(mask, kind): getattr(pairs, kind).get(mask) for kind in _KINDS for mask in masks}
     return {name: np.ascontiguousarray(a) for name, a in named.items() if a is not None}
 
 
@@ -348,7 +348,7 @@ def _by_kind(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """The arrays of a set as its fields have them."""
     return {
         kind: {_mask(file): array for file, array in arrays.items() if _kind(file) == kind}
-        for kind in KINDS
+        for kind in _KINDS
     }
 
 
@@ -459,11 +459,11 @@ def split_pairs(
         If the shares do not add up to 1, a number is out of range, the graph has no such relation
         or none with an arc, or fewer pairs without an arc than there are to be negatives.
     """
-    parsed = parsed_shares(shares)
-    require(0 <= seed <= MAX_SEED, f"seed {seed} is outside 0..2^63-1")
+    parsed = _parsed_shares(shares)
+    require(0 <= seed <= _MAX_SEED, f"seed {seed} is outside 0..2^63-1")
     if negatives < 0 or candidates < 0:
         raise UserError("a number of negatives or candidates is not below 0")
-    masks: dict[str, list[np.ndarray]] = {mask: [] for mask in (*MASKS, *OF_NEGATIVES)}
+    masks: dict[str, list[np.ndarray]] = {mask: [] for mask in (*MASKS, *_OF_NEGATIVES)}
     twins = twins_of(graph, directed) if twins is None else twins
     groups = _groups(graph, directed, relations, twins)
     if relations and not any(len(group.found) for group in groups):
@@ -478,7 +478,7 @@ def split_pairs(
         wanted = [len(masks[mask][-1]) * negatives for mask in HELD_OUT]
         base = key(seed, _NEGATIVES, *group.numbers)
         drawn = non_arcs(graph, sum(wanted), directed, base, group.ends)
-        for mask, piece in zip(OF_NEGATIVES, np.split(drawn, wanted[:1]), strict=True):
+        for mask, piece in zip(_OF_NEGATIVES, np.split(drawn, wanted[:1]), strict=True):
             masks[mask].append(_from_keys(np.sort(piece), graph.n))
     masks = {mask: of for mask, of in masks.items() if negatives or mask in MASKS}
     found = {mask: of[0] if len(of) == 1 else np.concatenate(of) for mask, of in masks.items()}
@@ -488,7 +488,7 @@ def split_pairs(
     graph_id = content.content_id(graph) if graph_id is None else graph_id
     return identified(PairSet(
         name, graph_id, "", directed, seed, made, {mask: found[mask] for mask in MASKS},
-        negatives={_mask(mask): found[mask] for mask in OF_NEGATIVES if negatives},
+        negatives={_mask(mask): found[mask] for mask in _OF_NEGATIVES if negatives},
         drawn=candidates,
         relations={mask: np.repeat(firsts, n) for mask, n in sizes_of.items() if len(firsts)},
         relation_names=names_of(graph.relations),
@@ -496,7 +496,7 @@ def split_pairs(
     ))  # fmt: skip
 
 
-def parsed_shares(shares: Sequence[Fraction | float | str]) -> tuple[Fraction, ...]:
+def _parsed_shares(shares: Sequence[Fraction | float | str]) -> tuple[Fraction, ...]:
     """Three shares to train, validate and test; a UserError unless they add up to 1."""
     hint = "such as 0.85,0.05,0.10: to train, validate and test"
     text, parsed = ",".join(map(str, shares)), [Fraction(-1)]

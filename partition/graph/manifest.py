@@ -18,15 +18,15 @@ from partition.graph.sparse_rows import FILES as SPARSE_FILES
 from partition.graph.sparse_rows import SparseRows
 from partition.records import Count, Positive, one_of
 
-FORMAT = "gcnmpi-graph"
-VERSION, TYPED_VERSION = 5, 6  # the latter of heterogeneous graphs, and of these alone
-TYPED = ("vertex_types", "relations", "type_features")  # fields that homogeneous graphs lack
+_FORMAT = "gcnmpi-graph"
+_VERSION, _TYPED_VERSION = 5, 6  # the latter of heterogeneous graphs, and of these alone
+_TYPED = ("vertex_types", "relations", "type_features")  # fields that homogeneous graphs lack
 # Version 1 has no data_id; 2 no targets, one split only, dense features; 3 no sums; 4 no data of
 # arcs, and none that are parallel; 5 no types. What a file lacks is as the defaults say.
-READABLE = (1, 2, 3, 4, VERSION, TYPED_VERSION)
+_READABLE = (1, 2, 3, 4, _VERSION, _TYPED_VERSION)
 # Types of fields, with the values that a file may have.
 Direction = Annotated[str, one_of(DIRECTIONS)]
-Masks = tuple[Annotated[str, one_of(MASKS)], ...]
+_Masks = tuple[Annotated[str, one_of(MASKS)], ...]
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Manifest:
     direction: Direction
     features: Count
     classes: Count
-    masks: Masks
+    masks: _Masks
     source: Mapping[str, object]
     class_names: tuple[str, ...] = ()
     data_id: str = ""
@@ -101,14 +101,14 @@ class Manifest:
     arc_features: Count = 0
     arc_classes: Count = 0
     arc_targets: Count = 0
-    arc_masks: Masks = ()
+    arc_masks: _Masks = ()
     arc_class_names: tuple[str, ...] = ()
     sums: Mapping[str, str] = field(default_factory=dict)
     vertex_types: Mapping[str, Count] = field(default_factory=dict)
     relations: tuple[Relation, ...] = ()
     type_features: Mapping[str, Count] = field(default_factory=dict)
-    format: str = FORMAT
-    version: int = VERSION
+    format: str = _FORMAT
+    version: int = _VERSION
 
     @property
     def schema(self) -> Schema:
@@ -173,7 +173,7 @@ def manifest_of(
         vertex_types={} if types is None else types.counts,
         relations=graph.relations,
         type_features={name: int(x.shape[1]) for name, x in graph.type_features.items()},
-        version=VERSION if types is None else TYPED_VERSION,
+        version=_VERSION if types is None else _TYPED_VERSION,
     )
 
 
@@ -259,7 +259,7 @@ def graph_of(manifest: Manifest, arrays: Mapping[str, np.ndarray]) -> Graph:
 
 def stored_fields(manifest: Manifest) -> dict[str, object]:
     """The fields of a manifest as its file has them."""
-    hidden = () if manifest.vertex_types else TYPED
+    hidden = () if manifest.vertex_types else _TYPED
     return {name: value for name, value in vars(manifest).items() if name not in hidden}
 
 
@@ -276,9 +276,9 @@ def read_manifest(path: Path) -> Manifest:
         what = f"{path} is not a graph folder: it has no manifest.json"
         raise UserError(what, hint if path.is_file() else None)
     facts = read_json(file)
-    require(facts.get("format") == FORMAT, f"{file} does not describe a graph")
-    if facts.get("version") not in READABLE:
-        found, known = facts.get("version"), ", ".join(map(str, READABLE))
+    require(facts.get("format") == _FORMAT, f"{file} does not describe a graph")
+    if facts.get("version") not in _READABLE:
+        found, known = facts.get("version"), ", ".join(map(str, _READABLE))
         raise UserError(f"{path} has format version {found!r}, this program reads {known}", AGAIN)
     manifest = checked(file, facts, Manifest)
     if fault := _fault_of(manifest):
@@ -288,18 +288,17 @@ def read_manifest(path: Path) -> Manifest:
 
 def _fault_of(manifest: Manifest) -> str | None:
     """What fields of a manifest say against each other."""
-    symmetric = manifest.symmetric_pattern
-    if manifest.directed == symmetric or (manifest.symmetric_values and not symmetric):
+    m, symmetric = manifest, manifest.symmetric_pattern
+    if m.directed == symmetric or (m.symmetric_values and not symmetric):
         return "directed and symmetric_… contradict each other"
-    for of in ("", "arc_"):
-        names, classes, masks = (
-            getattr(manifest, f"{of}{name}") for name in ("class_names", "classes", "masks")
-        )
+    for of, names, classes, masks in (
+        ("", m.class_names, m.classes, m.masks),
+        ("arc_", m.arc_class_names, m.arc_classes, m.arc_masks),
+    ):
         if names and len(names) != classes:
             return f"{of}class_names are not those of {classes} classes"
         if len(set(masks)) < len(masks):
             return f"{of}masks has a mask twice"
-    if manifest.arc_classes and manifest.arc_targets:
+    if m.arc_classes and m.arc_targets:
         return "labels of arcs are classes or numbers, not both"
-    types = manifest.vertex_types, manifest.relations, manifest.type_features
-    return schema_fault(manifest.n, *types)
+    return schema_fault(m.n, m.vertex_types, m.relations, m.type_features)

@@ -120,23 +120,23 @@ class Metrics:
 
     def summary(self) -> dict[str, float]:
         """The figures that partitions are compared by: totals, averages and maxima of an expand."""
-        return (
-            {
-                "volume": self.volume,
-                "volume_avg": self.volume / self.k,
-                "max_send": max(self.send_rows),
-                "max_recv": max(self.recv_rows),
-                "messages": self.messages,
-                "messages_avg": self.messages / self.k,
-                "max_send_messages": max(self.send_messages),
-                "max_recv_messages": max(self.recv_messages),
-                "imbalance": self.imbalance,
-                "row_imbalance": self.row_imbalance,
-            }
-            | ({} if self.train is None else {"train_imbalance": _excess(self.train)})
-            | ({"type_imbalance": max(map(_excess, self.types.values()))} if self.types else {})
-            | ({} if self.send_sums is None else {"sums": sum(self.send_sums)})
-        )
+        found = {
+            "volume": self.volume,
+            "volume_avg": self.volume / self.k,
+            "max_send": max(self.send_rows),
+            "max_recv": max(self.recv_rows),
+            "messages": self.messages,
+            "messages_avg": self.messages / self.k,
+            "max_send_messages": max(self.send_messages),
+            "max_recv_messages": max(self.recv_messages),
+            "imbalance": self.imbalance,
+            "row_imbalance": self.row_imbalance,
+        }
+        if self.train is not None:
+            found["train_imbalance"] = _excess(self.train)
+        if self.types:
+            found["type_imbalance"] = max(map(_excess, self.types.values()))
+        return found if self.send_sums is None else found | {"sums": sum(self.send_sums)}
 
 
 @dataclass(frozen=True)
@@ -195,9 +195,9 @@ def measure(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> M
     ValueError
         If ``parts`` is not n numbers in 0..k−1.
     """
-    parts = checked_parts(graph, parts, k)
+    parts = _checked_parts(graph, parts, k)
     exchange = exchange_matrix(graph, parts, k, direction)
-    entries = row_entries(graph, parts, k, direction)
+    entries = _row_entries(graph, parts, k, direction)
     return metrics_of(exchange, direction, parts, entries, **vertex_counts(graph, parts, k))
 
 
@@ -238,7 +238,7 @@ def metrics_of(
     )
 
 
-def row_entries(graph: Graph, parts: np.ndarray, k: int, direction: str) -> np.ndarray:
+def _row_entries(graph: Graph, parts: np.ndarray, k: int, direction: str) -> np.ndarray:
     """Entries of M in the rows of each part, (k,) int64: float64 weights are exact below 2^53."""
     return np.bincount(parts, row_sizes(graph, direction), k).astype(np.int64)
 
@@ -296,13 +296,11 @@ def node_traffic(exchange: sp.csr_array, ranks_per_node: int) -> NodeTraffic:
     return NodeTraffic(ranks_per_node, send, recv, within, messages)
 
 
-def checked_parts(graph: Graph, parts: np.ndarray, k: int) -> np.ndarray:
+def _checked_parts(graph: Graph, parts: np.ndarray, k: int) -> np.ndarray:
     """The parts, if there is a number in 0..k−1 for each vertex; else a ValueError."""
     parts = np.asarray(parts)
-    if parts.shape != (graph.n,):
-        raise ValueError(f"{parts.shape} parts for {graph.n} vertices")
-    if graph.n and not 0 <= parts.min() <= parts.max() < k:
-        raise ValueError(f"a part number is outside 0..{k - 1}")
+    if parts.shape != (graph.n,) or (graph.n and not 0 <= parts.min() <= parts.max() < k):
+        raise ValueError(f"{parts.shape} parts for {graph.n} vertices, or one outside 0..{k - 1}")
     return parts
 
 
@@ -351,13 +349,10 @@ def measure_mixed_both(
     by_relation: bool = False,
 ) -> dict[str, Metrics]:
     """:func:`measure_mixed` in both directions, in less time than one after the other."""
-    parts = checked_parts(graph, parts, k)
-    count_entries = _entries_by_relation if by_relation else row_entries
+    parts = _checked_parts(graph, parts, k)
+    count = _entries_by_relation if by_relation else _row_entries
     kinds = len(graph.relations) if by_relation else 1
-    counts = {
-        direction: MixedCounts(k, count_entries(graph, parts, k, direction))
-        for direction in directions
-    }
+    counts = {way: MixedCounts(k, count(graph, parts, k, way)) for way in directions}
     members = np.argsort(parts, kind="stable").astype(index_dtype(graph.n))
     entries = np.append(0, np.cumsum(np.diff(graph.indptr)[members]))
     bounds = np.searchsorted(parts[members], np.arange(k + 1))
@@ -367,19 +362,18 @@ def measure_mixed_both(
         begin, end = bounds[first], bounds[last]
         if begin == end:
             continue
-        cut = [
-            _cut_arcs(graph, parts, members[begin + low : begin + high], by_relation)
-            for low, high in chunks(entries[begin : end + 1], AT_ONCE)
-        ]
+        ranges = chunks(entries[begin : end + 1], AT_ONCE)
+        some = (members[begin + low : begin + high] for low, high in ranges)
+        cut = [_cut_arcs(graph, parts, vertices, by_relation) for vertices in some]
         source, target, kind = (np.concatenate(each) for each in zip(*cut, strict=True))
         ends = np.append(0, np.cumsum(np.bincount(parts[target], minlength=k)))
         for low, high in chunks(ends, AT_ONCE):
-            some = (parts[target] >= low) & (parts[target] < high)
-            here, of = (source[some], target[some]), kind[some]
-            for direction, count in counts.items():
-                column, row = here if direction == "in" else here[::-1]
-                count.add(column, row.astype(np.int64) * kinds + of, parts[column], parts[row])
-    return {direction: count.metrics(direction, parts) for direction, count in counts.items()}
+            now = (parts[target] >= low) & (parts[target] < high)
+            here, of = (source[now], target[now]), kind[now]
+            for way, found in counts.items():
+                column, row = here if way == "in" else here[::-1]
+                found.add(column, row.astype(np.int64) * kinds + of, parts[column], parts[row])
+    return {way: found.metrics(way, parts) for way, found in counts.items()}
 
 
 def _cut_arcs(
@@ -391,14 +385,9 @@ def _cut_arcs(
     cut = parts[source] != parts[target]
     if not by_relation:
         return source[cut], target[cut], np.zeros(np.count_nonzero(cut), np.uint8)
-    relation = _relations(graph)[place]
+    relation = np.asarray(graph.arc_type)[place]
     cut &= _first_of_equals(source, target, relation)
     return source[cut], target[cut], relation[cut]
-
-
-def _relations(graph: Graph) -> np.ndarray:
-    assert graph.arc_type is not None, "arcs are of no relations"
-    return np.asarray(graph.arc_type)
 
 
 def _first_of_equals(*columns: np.ndarray) -> np.ndarray:
@@ -409,7 +398,7 @@ def _first_of_equals(*columns: np.ndarray) -> np.ndarray:
 
 def _entries_by_relation(graph: Graph, parts: np.ndarray, k: int, direction: str) -> np.ndarray:
     """The same of the matrix of means by relation."""
-    found, relations = np.zeros(k, np.int64), _relations(graph)
+    found, relations = np.zeros(k, np.int64), np.asarray(graph.arc_type)
     for first, last, source, target in arc_pieces(graph):
         relation = relations[graph.indptr[first] : graph.indptr[last]]
         row = (target if direction == "in" else source)[_first_of_equals(source, target, relation)]
@@ -473,8 +462,8 @@ class MixedCounts:
         return sp.coo_array((ones, (sender, receiver)), shape=(self.k, self.k)).tocsr()
 
 
-OBSERVED = 16  # batches in which it is observed how often rows are read
-EPOCH = 1 << 31  # their first one: no run gets there
+_OBSERVED = 16  # batches in which it is observed how often rows are read
+_EPOCH = 1 << 31  # their first one: no run gets there
 INDEX_BYTES = 4  # of a column's number in a sparse row
 
 
@@ -511,7 +500,7 @@ def draw_batch(
     return Drawn(first if seeds is None else seeds[first], patterns)
 
 
-def pairs_of(pattern: Pattern, parts: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+def _pairs_of(pattern: Pattern, parts: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Which rows each part reads of others: numbers vertex·k + part, increasing, each once.
 
     And, for each entry of the pattern, the place of its own, −1 where it is of the part itself.
@@ -557,7 +546,7 @@ def _without(
 
     Columns remain that an entry or ``computed`` has.
     """
-    pairs, place = pairs_of(pattern, parts, k)
+    pairs, place = _pairs_of(pattern, parts, k)
     here = np.isin(pairs, kept, assume_unique=True)
     # One number more, which stands for the place −1.
     remains = np.append(~here, True)[place]
@@ -570,7 +559,7 @@ def _without(
 
 def observed(sampler: Sampler) -> list[tuple[int, int]]:
     """Epoch and number of each batch that is observed."""
-    return [(EPOCH + i // sampler.batches, i % sampler.batches) for i in range(OBSERVED)]
+    return [(_EPOCH + i // sampler.batches, i % sampler.batches) for i in range(_OBSERVED)]
 
 
 def row_bytes(width: int, entries: int, n: int, itemsize: int) -> float:
@@ -605,7 +594,7 @@ def observe(sampler: Sampler, side: Side, seeds: np.ndarray | None) -> list[Draw
 def kept_pairs(batches: Sequence[Drawn], parts: np.ndarray, k: int, rows: int) -> np.ndarray:
     """The rows that each of k parts keeps, at most ``rows``: increasing numbers vertex·k + part."""
     pairs, uses = np.unique(
-        np.concatenate([pairs_of(batch.patterns[-1], parts, k)[0] for batch in batches]),
+        np.concatenate([_pairs_of(batch.patterns[-1], parts, k)[0] for batch in batches]),
         return_counts=True,
     )
     vertices, part = np.divmod(pairs, k)

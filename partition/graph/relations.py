@@ -12,9 +12,9 @@ import numpy as np
 
 from partition.errors import UserError, check_name, require, unknown_name
 
-MAX_RELATIONS = 1 << 16
+_MAX_RELATIONS = 1 << 16
 STORED_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=-]{0,199}")  # of things in a graph folder
-REVERSE = "rev_"  # begins the name of the reverse of a relation
+_REVERSE = "rev_"  # begins the name of the reverse of a relation
 
 
 class Relation(NamedTuple):
@@ -30,8 +30,8 @@ class Relation(NamedTuple):
 
     def reverse(self) -> Relation:
         """The relation of the same arcs the other way, by its usual name."""
-        name = self.name.removeprefix(REVERSE)
-        return Relation(self.target, name if name != self.name else REVERSE + name, self.source)
+        name = self.name.removeprefix(_REVERSE)
+        return Relation(self.target, name if name != self.name else _REVERSE + name, self.source)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Schema:
     @property
     def turned(self) -> tuple[bool, ...]:
         """Whether each relation is called the reverse of another one: ``rev_NAME`` of ``NAME``."""
-        named = (one.name.startswith(REVERSE) for one in self.relations)
+        named = (one.name.startswith(_REVERSE) for one in self.relations)
         return tuple(is_so and back >= 0 for is_so, back in zip(named, self.reverses, strict=True))
 
     @property
@@ -153,8 +153,8 @@ def parse_relation(text: str) -> Relation:
 
 def relation_dtype(count: int) -> np.dtype:
     """The dtype of numbers of so many relations; a UserError if they are too many."""
-    many = f"{count:,} relations are more than the {MAX_RELATIONS:,} that there may be"
-    require(count <= MAX_RELATIONS, many)
+    many = f"{count:,} relations are more than the {_MAX_RELATIONS:,} that there may be"
+    require(count <= _MAX_RELATIONS, many)
     return np.dtype(np.uint8 if count <= 256 else np.uint16)
 
 
@@ -172,7 +172,7 @@ def schema_fault(
     for one in relations:
         if not {one.source, one.target} <= types.keys():
             return f"{str(one)[:100]} is no relation of its vertex types"
-    if not relations or len(set(relations)) < len(relations) or len(relations) > MAX_RELATIONS:
+    if not relations or len(set(relations)) < len(relations) or len(relations) > _MAX_RELATIONS:
         return "there are no relations, too many, or one twice"
     if strange := sorted(features.keys() - types.keys()):
         return f"there are features of {strange[0][:100]!r}, which is no vertex type"

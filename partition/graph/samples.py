@@ -145,7 +145,7 @@ class _Description:
 
 
 SAMPLES = Sets(KIND, _Description, "gcn-partition samples {path} --states FILE.npy --name {name}")
-AGAIN = SAMPLES.again
+_AGAIN = SAMPLES.again
 list_samples, remove_samples = SAMPLES.names, SAMPLES.remove
 
 
@@ -224,24 +224,25 @@ def read_samples(path: str | os.PathLike[str], name: str, *, check: bool = False
     facts = SAMPLES.described(path, name)
     if facts.n != n:
         wrong = f"samples {name!r} in {path} are of {facts.n:,} vertices, the graph has {n:,}"
-        raise UserError(wrong, AGAIN)
+        raise UserError(wrong, _AGAIN)
     shapes = {"states": (facts.steps, n, facts.columns)}
     if facts.target_columns:
         shapes["targets"] = (facts.steps, n, facts.target_columns)
     shapes["moments"] = (3, facts.steps, facts.columns + facts.target_columns)
     arrays = {
-        of: map_array(folder / f"{of}.npy", "f", shape, again=AGAIN) for of, shape in shapes.items()
+        of: map_array(folder / f"{of}.npy", "f", shape, again=_AGAIN)
+        for of, shape in shapes.items()
     }
     moments, damaged = np.array(arrays.pop("moments")), f"{folder} is damaged: "
     try:
         _check_ranges(facts.ranges, facts.steps)
     except UserError as error:
-        raise UserError(damaged + error.message, AGAIN) from None
+        raise UserError(damaged + error.message, _AGAIN) from None
     if check:
         scanned = [_scanned(kind, array) for kind, array in arrays.items()]
         same = np.array_equal(np.concatenate([each for each, _ in scanned], axis=2), moments)
         if not same or _id_of([digest for _, digest in scanned], facts.ranges) != facts.id:
-            raise UserError(damaged + "it does not hold what samples.json says", AGAIN)
+            raise UserError(damaged + "it does not hold what samples.json says", _AGAIN)
     known = facts.id, facts.made, facts.ranges, arrays["states"], arrays.get("targets"), moments
     return SampleSet(folder, name, n, *known)
 

@@ -23,6 +23,7 @@ from partition.graph.graph import REVERSED, Graph
 from partition.graph.graph import arcs as arcs_of
 from partition.graph.hashing import key, mixed, permuted
 from partition.graph.relations import Relation, place_of
+from partition.graph.sparse_rows import segments
 from partition.registry import Registry
 
 SAMPLERS = Registry(
@@ -370,14 +371,6 @@ def stream_seed(seed: int, purpose: int) -> int:
     A model that is made of sampled batches is not tried on those very batches.
     """
     return seed if purpose == TRAINING else key(seed, purpose)
-
-
-def segments(indptr: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where the entries of the chosen rows of a CSR pattern are, and how many each has."""
-    counts = np.asarray(indptr[chosen + 1] - indptr[chosen], dtype=np.int64)
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(indptr[chosen] - (ends - counts), counts), counts
 
 
 def pointers(sizes: np.ndarray) -> np.ndarray:

@@ -10,11 +10,19 @@ import numpy.typing as npt
 
 # Features are kept as CSR where at most this share of them is not 0, and they would take so many
 # bytes: small ones are better aggregated once, and the result, which is dense, kept.
-MOST_FILLED = 0.05
+_MOST_FILLED = 0.05
 LEAST_BYTES = 1 << 26
 FORMS = ("auto", "dense", "sparse")
 FILES = ("features_indptr", "features_indices", "features_data")
 AT_ONCE = 1 << 24  # numbers that are looked at at once
+
+
+def segments(indptr: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the entries of the chosen rows of a CSR pattern are, and how many each has."""
+    counts = np.asarray(indptr[chosen + 1] - indptr[chosen], dtype=np.int64)
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(indptr[chosen] - (ends - counts), counts), counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,10 +122,7 @@ class SparseRows:
 
     def picked(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Entries of some rows, one after the other: how many each has, columns and numbers."""
-        starts = np.asarray(self.indptr[:-1])[rows]
-        counts = np.asarray(self.indptr[1:])[rows] - starts
-        ends = np.cumsum(counts)
-        places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + counts, counts)
+        places, counts = segments(np.asarray(self.indptr), rows)
         return counts, np.asarray(self.indices[places]), np.asarray(self.data[places])
 
     def _dense(self, rows: np.ndarray) -> np.ndarray:
@@ -143,7 +148,7 @@ def kept_form(
     step = max(1, AT_ONCE // features.shape[1])
     pieces = range(0, len(features), step)
     entries = sum(int(np.count_nonzero(features[start : start + step])) for start in pieces)
-    most = features.size * (1 if form == "sparse" else MOST_FILLED)
+    most = features.size * (1 if form == "sparse" else _MOST_FILLED)
     return from_dense(features) if 0 < entries <= most else features
 
 

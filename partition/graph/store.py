@@ -50,12 +50,17 @@ from partition.locks import folder_inside, folder_lock
 from partition.records import Positive, Whole, atomic_file, atomic_folder, read_npz, sweep
 
 EXCHANGES = ("rows", "mixed")  # of rows of H alone, or of partial sums too
-SUMMED = ("mixed", "by_relation")  # figures of exchanges with partial sums
-EXCHANGED = ("metrics", *SUMMED)  # figures of a partition that are metrics of an exchange
-PARTITION = {"format": "gcnmpi-partition", "version": 1}
+_SUMMED = ("mixed", "by_relation")  # figures of exchanges with partial sums
+EXCHANGED = ("metrics", *_SUMMED)  # figures of a partition that are metrics of an exchange
+_PARTITION = {"format": "gcnmpi-partition", "version": 1}
 # The figures in a row of a history whose partition was measured.
-STEP_FIGURES = ("volume", "max_send", "max_recv", "messages", "imbalance")
-OPENED = (*content.ARC_FILES, "labels", "targets", content.ARC_TYPE)  # files read when it is opened
+_STEP_FIGURES = ("volume", "max_send", "max_recv", "messages", "imbalance")
+_OPENED = (
+    *content.ARC_FILES,
+    "labels",
+    "targets",
+    content.ARC_TYPE,
+)  # files read when it is opened
 
 
 @dataclass(frozen=True)
@@ -201,7 +206,7 @@ def open_graph(path: str | os.PathLike[str], *, check: bool = True) -> StoredGra
         except UserError as error:
             raise UserError(f"{path} is damaged: {error.message}", error.hint) from None
         if manifest.sums:
-            read = {name: array for name, array in arrays.items() if name in OPENED}
+            read = {name: array for name, array in arrays.items() if name in _OPENED}
             content.check_sums(path, content.sums_of(read), manifest.sums)
         if manifest.symmetric_pattern:
             content.check_symmetry(path, content.excess_of(graph, manifest.symmetric_values))
@@ -321,7 +326,7 @@ def write_partition(
         raise UserError(f"{path} has pairs {partition.name!r}", "give another --name")
     parts = np.asarray(partition.parts, np.int32)
     stored = replace(partition, parts=parts, id=content.parts_id(partition.k, parts))
-    facts: dict[str, Any] = PARTITION | vars(stored)
+    facts: dict[str, Any] = _PARTITION | vars(stored)
     del facts["parts"]
     for name in EXCHANGED:
         facts[name] = {key: each.stored() for key, each in facts[name].items()}
@@ -392,15 +397,15 @@ def read_partition(path: str | os.PathLike[str], name: str, *, parts: bool = Tru
 def _read_description(file: Path) -> Partition:
     """A partition without its parts, from the file that describes it."""
     facts = folders.read_json(file)
-    if {key: facts.pop(key, None) for key in PARTITION} != PARTITION:
-        raise UserError(f"{file} is not a version {PARTITION['version']} partition")
+    if {key: facts.pop(key, None) for key in _PARTITION} != _PARTITION:
+        raise UserError(f"{file} is not a version {_PARTITION['version']} partition")
     partition = folders.checked(file, facts | {"parts": np.empty(0, np.int32)}, Partition)
     folders.checked(file, partition.options, _Options)
     folders.checked(file, partition.history, list[_Step])
     whole = {"history": _is_whole(partition.history)}
     for name in (*EXCHANGED, "nodes"):
         found = getattr(partition, name)
-        figures = [name not in SUMMED or (f.send_sums and f.recv_sums) for f in found.values()]
+        figures = [name not in _SUMMED or (f.send_sums and f.recv_sums) for f in found.values()]
         figures += [_are_of_parts(each, partition.k) for each in found.values()]
         whole[name] = all(figures) and set(found) in (set(), set(DIRECTIONS))
     if wrong := [name for name, so in whole.items() if not so]:
@@ -434,7 +439,7 @@ def _is_whole(history: Sequence[Mapping[str, Any]]) -> bool:
     """Whether rows that were measured have all figures, and all rows a choice if one has."""
     tried = any("chosen" in row for row in history)
     always = {"note", "chosen"} if tried else set()
-    measured = {*STEP_FIGURES} | ({"predicted"} if tried else set())
+    measured = {*_STEP_FIGURES} | ({"predicted"} if tried else set())
     return all(always | (measured if "volume" in row else set()) <= row.keys() for row in history)
 
 

@@ -15,8 +15,8 @@ from partition.errors import UserError
 from partition.graph.graph import Graph, arc_places, arcs, distinct
 from partition.graph.relations import Relation, Schema, names_of, place_of
 
-NEARLY = 0.9  # the share of its edges from which a relation has those of another one
-NOBODY = "none"
+_NEARLY = 0.9  # the share of its edges from which a relation has those of another one
+_NOBODY = "none"
 _SAMPLED = 1 << 16  # edges of each relation that are looked at
 
 
@@ -55,15 +55,15 @@ def twins_of(
     """
     named = [*reverse_of, *copy_of]
     found: dict[Twin, float | None] = {}
-    if NOBODY not in named and graph.arc_type is not None:
+    if _NOBODY not in named and graph.arc_type is not None:
         keys = arcs(graph).astype(np.int64) * graph.n + graph.indices
         found |= recognised(keys, np.asarray(graph.arc_type), graph.n)
-    elif NOBODY not in named and directed and (share := _both_ways(graph)) >= NEARLY:
+    elif _NOBODY not in named and directed and (share := _both_ways(graph)) >= _NEARLY:
         found[Twin(0, 0, True)] = share
     for texts, turned in ((reverse_of, True), (copy_of, False)):
         flag = "--reverse-of" if turned else "--copy-of"
         for text in texts:
-            if text != NOBODY:
+            if text != _NOBODY:
                 found |= dict.fromkeys(_declared(text, graph.relations, flag, turned))
     return found | dict.fromkeys(twins_by_name(graph.schema))
 
@@ -92,7 +92,7 @@ def recognised(keys: np.ndarray, kinds: np.ndarray, n: int) -> dict[Twin, float]
             one, other = divmod(pair, count)
             share = size / int(totals[other])
             some = [Twin(one, other, way) for way in ways if way or one != other]
-            if share >= NEARLY and len(some) == len(ways) and found.keys().isdisjoint(some):
+            if share >= _NEARLY and len(some) == len(ways) and found.keys().isdisjoint(some):
                 found |= dict.fromkeys(some, share)
     return found
 
@@ -157,7 +157,7 @@ def _sample(keys: np.ndarray, kinds: np.ndarray, n: int) -> np.ndarray:
 def _declared(text: str, relations: Sequence[Relation], flag: str, turned: bool) -> list[Twin]:
     other, equals, relation = text.partition("=")
     if not relations:
-        raise UserError(f"{flag} {text}: the graph has no relations", f"leave it out, or {NOBODY}")
+        raise UserError(f"{flag} {text}: the graph has no relations", f"leave it out, or {_NOBODY}")
     if not equals:
         raise UserError(f"{flag} {text!r} is not OTHER=RELATION", f"{flag} bought_by=buys")
     a, b = (place_of(name.strip(), relations, flag) for name in (relation, other))

@@ -46,7 +46,7 @@ def by_type(graph: Graph) -> dict[str, np.ndarray]:
     return {name: rows for name, rows in found.items() if rows is not None}
 
 
-class TypedRows:
+class _TypedRows:
     """A row for each vertex, of features that types have of their own: (n, columns of all types).
 
     Each type has columns of its own, in which the rows of others are 0; so one weight of all
@@ -71,7 +71,7 @@ class TypedRows:
     def __getitem__(self, key: Any) -> Any:
         picked, columns = key if isinstance(key, tuple) else (key, self._columns)
         if isinstance(picked, slice):
-            return TypedRows(self._types, self._features, self._vertices[picked], columns)
+            return _TypedRows(self._types, self._features, self._vertices[picked], columns)
         vertices = np.asarray(self._vertices)[picked]
         rows, column = np.zeros((len(vertices), self._width), self.dtype), 0
         for name, features in self._features.items():
@@ -89,11 +89,11 @@ class TypedRows:
 def inputs_of(graph: Graph) -> Any:
     """The rows that a network takes of all vertices, (n, columns); None where there are none.
 
-    The features, or those of the types: see :class:`TypedRows`.
+    The features, or those of the types: see :class:`_TypedRows`.
     """
     if graph.features is not None or graph.vertex_types is None or not graph.type_features:
         return graph.features
-    return TypedRows(graph.vertex_types, graph.type_features, range(graph.n))
+    return _TypedRows(graph.vertex_types, graph.type_features, range(graph.n))
 
 
 def check_one_width(path: Path, graph: Graph) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from partition.errors import UserError, system_errors
 
-FROM_ONE = "--first 1 if the file counts parts from 1"
+_FROM_ONE = "--first 1 if the file counts parts from 1"
 
 
 def read_parts(
@@ -47,7 +47,7 @@ def read_parts(
         i = int(outside[0])
         limit = f"{first}..{last - 1}" if k else f"{first}, {first + 1}, {first + 2}, …"
         wrong_part = f"{file}, line {_line(i, line_of)}: part {parts[i]} is not one of {limit}"
-        raise UserError(wrong_part, FROM_ONE if from_one and parts.max() == k else None)
+        raise UserError(wrong_part, _FROM_ONE if from_one and parts.max() == k else None)
     if len(parts) != n:
         count = f"{file} has {len(parts)} part numbers, the graph has {n} vertices"
         raise UserError(count, "one number for each vertex, in their order")
@@ -57,7 +57,7 @@ def read_parts(
         part, parted = first + empty[0], used[-1] - first + 1
         hint = f"-k {parted} if part {part} is meant to be empty"
         gap = f"{file} has parts {used[0]} to {used[-1]} and no vertex in part {part}"
-        raise UserError(gap, f"{FROM_ONE}; {hint}" if from_one else hint)
+        raise UserError(gap, f"{_FROM_ONE}; {hint}" if from_one else hint)
     return (parts - first).astype(np.int32)
 
 

@@ -28,12 +28,12 @@ from partition.graph.sampling import Pattern, pointers, segments
 from partition.models.hypergraph import HypergraphModel
 from partition.registry import Setting, Settings
 
-PROBES = 5
+_PROBES = 5
 # Where theta is left open: no more than this is drawn, if a larger theta will do with less.
 THETA = 0.02
-MOST_BATCHES, MOST_PINS = 20_000, 1 << 29
-MOST_TO_START = 1 << 23  # pins, where what is made of them is refined without any sample
-MAX_PINS = 2**31 - 1
+MOST_BATCHES, _MOST_PINS = 20_000, 1 << 29
+_MOST_TO_START = 1 << 23  # pins, where what is made of them is refined without any sample
+_MAX_PINS = 2**31 - 1
 # Nets that wait to be merged into the others, in pins.
 PENDING_PINS = 1 << 23
 
@@ -67,13 +67,13 @@ def settle(graph: Graph, direction: str, k: int, seed: int, options: Settings) -
         options = {**options, "owners": "batch"}
     drawn = _Drawn(graph, direction, seed, options)
     if batches == 0:
-        probes = list(islice(drawn, PROBES))
-        nets = sum(len(nets.owners) for nets in probes) / PROBES
-        pins = sum(len(nets.pins) for nets in probes) / PROBES
+        probes = list(islice(drawn, _PROBES))
+        nets = sum(len(nets.owners) for nets in probes) / _PROBES
+        pins = sum(len(nets.pins) for nets in probes) / _PROBES
         epoch = drawn.sampler.batches if options["owners"] == "all" else 1
         if not options["theta"] and nets:
             # A larger theta, rather than hours: an epoch of batches at least.
-            bound = MOST_PINS if share_of_vertices(graph.n, options) is None else MOST_TO_START
+            bound = _MOST_PINS if share_of_vertices(graph.n, options) is None else _MOST_TO_START
             most = max(min(MOST_BATCHES, bound // max(pins, 1)), epoch)
             reached = theta * math.sqrt(wanted / (most * nets))
             if reached > theta:
@@ -81,7 +81,7 @@ def settle(graph: Graph, direction: str, k: int, seed: int, options: Settings) -
                 wanted = min(wanted, math.floor(most * nets))
         batches = math.ceil(wanted / nets) if nets else 1
         batches = -(-batches // epoch) * epoch
-        if pins * batches > MAX_PINS:
+        if pins * batches > _MAX_PINS:
             asked = f"theta = {theta:g} and delta = {delta:g} ask for {wanted:,} nets"
             raise UserError(
                 f"{asked}: {batches:,} batches of {pins:,.0f} pins are too many",
@@ -117,8 +117,8 @@ def stochastic_model(
         waiting += len(nets.pins)
         if waiting > max(PENDING_PINS, len(merged.pins) // 2):
             merged, pending, waiting = _merge([merged, *pending]), [], 0
-            if len(merged.pins) > MAX_PINS:
-                what = f"{batches} batches have more than {MAX_PINS} pins"
+            if len(merged.pins) > _MAX_PINS:
+                what = f"{batches} batches have more than {_MAX_PINS} pins"
                 raise UserError(what, "choose a larger theta, fewer or smaller batches")
     merged = _merge([merged, *pending])
     of_nets = merged.indptr, merged.pins, merged.costs, merged.owners
@@ -136,7 +136,7 @@ class _Nets:
     codes: np.ndarray  # (2, nets) uint64
 
 
-JOINED = ("owners", "pins", "costs", "codes")
+_JOINED = ("owners", "pins", "costs", "codes")
 
 
 class _Drawn:
@@ -196,7 +196,7 @@ def _joined(pieces: list[_Nets]) -> _Nets:
     if len(pieces) == 1:
         return pieces[0]
     indptr = pointers(np.concatenate([np.diff(piece.indptr) for piece in pieces]))
-    rest = {name: [getattr(piece, name) for piece in pieces] for name in JOINED}
+    rest = {name: [getattr(piece, name) for piece in pieces] for name in _JOINED}
     return _Nets(indptr=indptr, **{name: np.concatenate(of, -1) for name, of in rest.items()})
 
 

@@ -35,18 +35,18 @@ from partition.registry import Settings
 from partition.resident import taken
 from partition.signals import at_once
 
-MEASURES = {"rows": measuring.measure, "mixed": measuring.measure_mixed}  # of an exchange
+_MEASURES = {"rows": measuring.measure, "mixed": measuring.measure_mixed}  # of an exchange
 # The time that measuring takes, of rows and mixed, in both directions; and the most of a time
 # limit that is kept for it.
-SECONDS_PER_ARC, MOST_SHARE = 0.8e-6, 0.3
+_SECONDS_PER_ARC, _MOST_SHARE = 0.8e-6, 0.3
 # Endings of default names of refined partitions, and of those refined for a mixed exchange.
-REFINED, MIXED = "+refined", "+mixed"
+REFINED, _MIXED = "+refined", "+mixed"
 # Facts that are recorded of the partition that another one was refined from, and those of its
 # options that hold for the result.
-STARTED_FROM = (
+_STARTED_FROM = (
     "name", "id", "k", "model", "tool", "tool_version", "direction", "seed", "options",
 )  # fmt: skip
-KEPT = ("balance", "ranks_per_node")
+_KEPT = ("balance", "ranks_per_node")
 
 
 class PartitionWarning(UserWarning):
@@ -135,7 +135,7 @@ def add_partition(
             recipe.imbalance if balanced else balance.USUAL_IMBALANCE,
             recipe.seed * seeded,
         )
-        name = default_name(model, k, backend, settings)
+        name = _default_name(model, k, backend, settings)
         name += replace(recipe, imbalance=imbalance, seed=seed).ending
         name += "" if refine is None else REFINED
     with new_partition(stored.path, (name,), "gcn-partition add", overwrite):
@@ -150,7 +150,7 @@ def add_partition(
         )  # fmt: skip
         made, history = time.perf_counter(), []
         if refine is not None:
-            before = MEASURES[refine.exchange](graph, parts, k, recipe.direction)
+            before = _MEASURES[refine.exchange](graph, parts, k, recipe.direction)
             history.append(step(chosen, made - start, before))
             working("refining")
             parts = solving.refined(graph, parts, k, refine, recipe, deadline=deadline)
@@ -247,14 +247,13 @@ def refine_partition(
     )
     recipe.check(stored, k)
     if before.k % k:
-        raise UserError(
-            f"k = {k}: the {before.k} parts of {start!r} cannot be joined by as many each",
-            f"choose a divisor of {before.k}, or make a partition by gcn-partition add",
-        )
+        what = f"k = {k}: the {before.k} parts of {start!r} cannot be joined by as many each"
+        hint = f"choose a divisor of {before.k}, or make a partition by gcn-partition add"
+        raise UserError(what, hint)
     require(0 < effort < math.inf, f"effort = {effort}: it multiplies the work, 1 is the default")
     if name is None:
         differs = balance.USUAL_IMBALANCE if recipe.imbalance == usual else recipe.imbalance
-        ending = MIXED if objective.exchange == "mixed" else REFINED
+        ending = _MIXED if objective.exchange == "mixed" else REFINED
         ending = ending if k == before.k else f"-in-{k}{ending}"
         name = start + ending + balance.name_of_numbers(differs, seed)
     with new_partition(stored.path, (name,), "gcn-partition refine", overwrite):
@@ -269,10 +268,10 @@ def refine_partition(
 
         found = figures_of(stored, parts, k, recipe.ranks_per_node)
         reached = found.of(objective.exchange, recipe.direction)
-        was = MEASURES[objective.exchange](graph, first, k, recipe.direction)
-        kept = {key: before.options[key] for key in KEPT if key in before.options}
+        was = _MEASURES[objective.exchange](graph, first, k, recipe.direction)
+        kept = {key: before.options[key] for key in _KEPT if key in before.options}
         record = {
-            "start": {key: getattr(before, key) for key in STARTED_FROM},
+            "start": {key: getattr(before, key) for key in _STARTED_FROM},
             "refine": asdict(objective) | {"effort": effort, "time_limit": time_limit},
         }
         told = start if k == before.k else f"{start} joined"
@@ -287,15 +286,9 @@ def refine_partition(
 
 
 def import_parts(
-    path: str | os.PathLike[str],
-    file: str | os.PathLike[str],
-    name: str,
-    k: int | None = None,
-    *,
-    first: int = 0,
-    direction: str | None = None,
-    overwrite: bool = False,
-) -> Partition:
+    path: str | os.PathLike[str], file: str | os.PathLike[str], name: str, k: int | None = None,
+    *, first: int = 0, direction: str | None = None, overwrite: bool = False,
+) -> Partition:  # fmt: skip
     """Store a partition that another program made: one part number per line, vertex by vertex.
 
     The number of parts is by default the largest part number + 1; parts may be empty. The first
@@ -378,7 +371,7 @@ def measuring_share(manifest: Manifest, time_limit: float | None) -> float:
     """The share of a time limit that is kept for measuring what was made."""
     if time_limit is None:
         return 0.0
-    return min(MOST_SHARE, SECONDS_PER_ARC * manifest.nnz / time_limit)
+    return min(_MOST_SHARE, _SECONDS_PER_ARC * manifest.nnz / time_limit)
 
 
 def put_partition(
@@ -403,19 +396,16 @@ def existing_partitions(path: Path, name: str | None, k: int, overwrite: bool) -
     found = [store.read_partition(path, each) for each in names]
     for partition in found:
         if partition.k != k:
-            raise UserError(
-                f"{path} has a partition {partition.name!r} into {partition.k} parts, not {k}",
-                "give another --name, or remove it first",
-            )
+            what = f"{path} has a partition {partition.name!r} into {partition.k} parts, not {k}"
+            raise UserError(what, "give another --name, or remove it first")
     return found
 
 
-def default_name(model: str, k: int, tool: Tool, options: Settings) -> str:
+def _default_name(model: str, k: int, tool: Tool, options: Settings) -> str:
     """``MODEL-K``, with the objective between where it is not the tool's default."""
-    objective = tool.options.get("objective")
-    if objective is not None and options["objective"] != objective.default:
-        return f"{model}-{options['objective']}-{k}"
-    return f"{model}-{k}"
+    objective, chosen = tool.options.get("objective"), options.get("objective")
+    usual = objective is None or chosen == objective.default
+    return f"{model}-{k}" if usual else f"{model}-{chosen}-{k}"
 
 
 def step(name: str, seconds: float, metrics: Metrics) -> dict[str, object]:
@@ -462,8 +452,6 @@ def imbalance_fault(
     what = "" if name == balance.DEFAULT_BALANCE else f" of {name}"
     message = f"imbalance {reached:.4f}{what} was reached, not {asked:g}"
     if name == "nnz" and weight > (1 + asked) * average:
-        message += (
-            f": the row of vertex {heaviest} alone has {weight} entries, "
-            f"{weight / average:.2f} average parts"
-        )
+        parts = f"{weight / average:.2f} average parts"
+        message += f": the row of vertex {heaviest} alone has {weight} entries, {parts}"
     return message

@@ -28,22 +28,20 @@ CONSTRAINTS = {
     "train": "training vertices of a part, for mini-batches",
     "types": "vertices of each type in a part, each for itself, for the memory of their features",
 }
-OF_TYPE = "type:"  # begins the name of the constraint of one type
+_OF_TYPE = "type:"  # begins the name of the constraint of one type
 DEFAULT_BALANCE = "nnz"
 ENTRIES = ("nnz", "work")  # those that entries are part of
 # What dense products, loss and element-wise work cost a row of M, counted in entries that are
 # multiplied: 13 to 36 at three layers of 16, more where layers are wide (one core with AVX2).
 ROW_WORK = 32
-MAX_ROUNDS, MAX_SWAP_ROUNDS = 100, 20
+_MAX_ROUNDS, _MAX_SWAP_ROUNDS = 100, 20
 # Moves looked at in one round; bounds its time and memory.
-MAX_CANDIDATES = 1 << 20
-MAX_WALKED = 1 << 17
+_MAX_CANDIDATES = 1 << 20
+_MAX_WALKED = 1 << 17
 # Swaps: how many parts are tried for a partner, and how many vertices of each part.
-MAX_PARTNERS, MAX_PAIRED = 4, 256
+_MAX_PARTNERS, _MAX_PAIRED = 4, 256
 # Of the sum of several weights: tools count in 32 bits.
-WEIGHT_LIMIT = 2**31 - 1
-
-
+_WEIGHT_LIMIT = 2**31 - 1
 USUAL_IMBALANCE = 0.01
 NODES_FIRST = "nodes-first"
 MAPPINGS = (NODES_FIRST, "flat")
@@ -63,9 +61,8 @@ class Recipe:
     direction : {"in", "out"}
         The direction of M.
     balance : str
-        What weighs: names in ``CONSTRAINTS``, separated by commas; the
-        default is the entries of M. Several are met at once as far as vertices can be moved to do
-        so.
+        What weighs: names in ``CONSTRAINTS``, separated by commas; the default is the entries of
+        M. Several are met at once as far as vertices can be moved to do so.
     ranks_per_node : int, optional
         R: parts b·R … b·R+R−1 will share node b, and little is to travel between nodes. Traffic
         between nodes is measured too.
@@ -178,7 +175,7 @@ def single_constraints(graph: Graph, names: tuple[str, ...]) -> tuple[str, ...]:
     """
     types = [] if graph.vertex_types is None else graph.vertex_types.counts.items()
     require("types" not in names or bool(types), "balance by types: the graph has no vertex types")
-    every = [OF_TYPE + name for name, n in types if n]
+    every = [_OF_TYPE + name for name, n in types if n]
     return tuple(each for name in names for each in (every if name == "types" else [name]))
 
 
@@ -200,8 +197,8 @@ def constraint_weights(graph: Graph, direction: str, names: tuple[str, ...]) -> 
                 hint = "import it with --labels, and with --train-mask where not all train"
                 raise UserError("balance by training vertices: the graph has none", hint)
             weights[i] = train
-        elif graph.vertex_types is not None and name.startswith(OF_TYPE):
-            own = graph.vertex_types.range(name.removeprefix(OF_TYPE))
+        elif graph.vertex_types is not None and name.startswith(_OF_TYPE):
+            own = graph.vertex_types.range(name.removeprefix(_OF_TYPE))
             weights[i] = 0
             weights[i, own.start : own.stop] = 1
     return weights
@@ -219,7 +216,7 @@ def part_loads(metrics: Metrics, name: str) -> list[int]:
     both = zip(metrics.work, metrics.rows, strict=True)
     loads = {"nnz": metrics.work, "rows": metrics.rows, "train": metrics.train or []}
     loads["work"] = [nnz + ROW_WORK * rows for nnz, rows in both]
-    loads |= {OF_TYPE + kind: counts for kind, counts in (metrics.types or {}).items()}
+    loads |= {_OF_TYPE + kind: counts for kind, counts in (metrics.types or {}).items()}
     return loads.get(name, [])
 
 
@@ -229,7 +226,7 @@ def single_weight(weights: np.ndarray) -> np.ndarray:
         return weights[0]
     n = weights.shape[1]
     means = np.maximum(weights.mean(axis=1), 1 / max(n, 1))
-    scale = max(1.0, min(1000.0, WEIGHT_LIMIT / (4 * len(weights) * max(n, 1))))
+    scale = max(1.0, min(1000.0, _WEIGHT_LIMIT / (4 * len(weights) * max(n, 1))))
     total = np.round((weights / means[:, np.newaxis]).sum(axis=0) * scale).astype(np.int64)
     return np.maximum(total, 1)
 
@@ -258,11 +255,11 @@ def repair(
     loads = np.array([np.bincount(parts, weights=row, minlength=k) for row in weights])
     limit = limits(weights, k, imbalance)
     state, swaps, rounds = _State(parts.copy(), weights, loads, limit, average, *pattern), 0, 0
-    while state.over.any() and rounds < MAX_ROUNDS:
+    while state.over.any() and rounds < _MAX_ROUNDS:
         rounds += 1
         if not state.walk(*state.candidates()):
             swaps += 1
-            if swaps > MAX_SWAP_ROUNDS or not state.swap():
+            if swaps > _MAX_SWAP_ROUNDS or not state.swap():
                 break
     return state.parts
 
@@ -302,8 +299,8 @@ class _State:
         """Moves (vertex, part) that lower the excess as the loads are, the cheapest first."""
         parts, k = self.parts, self.loads.shape[1]
         vertices = np.flatnonzero(np.asarray(self.over.any(axis=0))[parts])
-        if len(vertices) > MAX_CANDIDATES:
-            vertices = vertices[:: -(-len(vertices) // MAX_CANDIDATES)]
+        if len(vertices) > _MAX_CANDIDATES:
+            vertices = vertices[:: -(-len(vertices) // _MAX_CANDIDATES)]
         # Neighbours in every part that has one; and one part with room for each vertex, in turn.
         place, counts = segments(self.indptr, vertices)
         number = np.repeat(np.arange(len(vertices)), counts)
@@ -321,7 +318,7 @@ class _State:
         excesses = self._excesses(parts[vertex], target, self.weights[:, vertex])
         relief = sum(((before - after) / scale for before, after, scale in excesses), np.zeros(1))
         useful = np.flatnonzero((relief > 1e-12) & (target != parts[vertex]))
-        order = useful[np.argsort(-gain[useful] / relief[useful], kind="stable")][:MAX_WALKED]
+        order = useful[np.argsort(-gain[useful] / relief[useful], kind="stable")][:_MAX_WALKED]
         return vertex[order], target[order]
 
     def walk(self, vertices: np.ndarray, targets: np.ndarray) -> int:
@@ -364,7 +361,7 @@ class _State:
             return found[parts[found] == part]  # without those that left meanwhile
 
         for c, source in np.argwhere(self.over):
-            for target in np.argsort(self.loads[c], kind="stable")[:MAX_PARTNERS]:
+            for target in np.argsort(self.loads[c], kind="stable")[:_MAX_PARTNERS]:
                 if target == source or self.loads[c, source] <= self.limit[c]:
                     continue
                 ours = _spread_by(self.weights[c], members(source))
@@ -404,5 +401,5 @@ class _State:
 def _spread_by(weight: np.ndarray, vertices: np.ndarray) -> np.ndarray:
     """Some of the vertices, of all weights."""
     order = vertices[np.argsort(weight[vertices], kind="stable")]
-    count = min(len(order), MAX_PAIRED)
+    count = min(len(order), _MAX_PAIRED)
     return order[np.linspace(0, len(order) - 1, count).astype(np.int64)]

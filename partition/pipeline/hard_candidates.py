@@ -23,12 +23,12 @@ from partition.resident import check_memory
 RESTART = 0.15  # of the walks of PageRank
 REST = 5e-5  # a vertex keeps so much of what it has to pass on, per neighbour
 MOST_STEPS = 100
-AT_ONCE = 256  # vertices from which PageRank is computed together
+_AT_ONCE = 256  # vertices from which PageRank is computed together
 # Purposes of hashes.
 _TIES, _FILL = 1, 2
 
-Scored = tuple[np.ndarray, np.ndarray]  # vertices, increasing, and a score of each
-Tell = Callable[[str, float, float], None]
+_Scored = tuple[np.ndarray, np.ndarray]  # vertices, increasing, and a score of each
+_Tell = Callable[[str, float, float], None]
 
 
 def with_hard_candidates(
@@ -36,7 +36,7 @@ def with_hard_candidates(
     graph: Graph,
     count: int,
     masks: Sequence[str] = HELD_OUT,
-    tell: Tell = lambda stage, done, total: None,
+    tell: _Tell = lambda stage, done, total: None,
 ) -> PairSet:
     """The set with ``count`` hard candidates for each positive of some masks, half for either end.
 
@@ -83,7 +83,7 @@ def with_hard_candidates(
         for kind in np.unique(kinds).tolist():
             here, among = kinds == kind, types.range(types.names[kind])
             sources, place = np.unique(told[here], return_inverse=True)
-            best = hardest(near, sources, matrix, half, key(seed, side), tell, among)
+            best = _hardest(near, sources, matrix, half, key(seed, side), tell, among)
             rows[here] = best[place]
         return rows
 
@@ -104,13 +104,13 @@ def with_hard_candidates(
     return identified(hard)
 
 
-def hardest(
+def _hardest(
     near: sp.csr_array,
     sources: np.ndarray,
     partners: sp.csr_array,
     count: int,
     base: int,
-    tell: Tell = lambda stage, done, total: None,
+    tell: _Tell = lambda stage, done, total: None,
     among: range | None = None,
 ) -> np.ndarray:
     """The vertices that are likeliest to be partners of each source and are none: (s, count).
@@ -128,8 +128,8 @@ def hardest(
     n, degree = near.shape[0], np.diff(near.indptr)
     among = among or range(n)
     found = np.empty((len(sources), count), np.int64)
-    for first in range(0, len(sources), AT_ONCE):
-        block = sources[first : first + AT_ONCE]
+    for first in range(0, len(sources), _AT_ONCE):
+        block = sources[first : first + _AT_ONCE]
         ranks = page_rank(near, degree, block)
         for place, source in enumerate(block.tolist()):
             own = _within(np.union1d(_row(partners, source)[0], [source]), among)
@@ -202,12 +202,12 @@ def _matrix(graph: Graph) -> sp.csr_array:
     return sp.csr_array((ones, *ends), shape=(graph.n, graph.n))
 
 
-def _row(matrix: sp.csr_array, row: int) -> Scored:
+def _row(matrix: sp.csr_array, row: int) -> _Scored:
     here = slice(matrix.indptr[row], matrix.indptr[row + 1])
     return matrix.indices[here], matrix.data[here]
 
 
-def _common(near: sp.csr_array, source: int) -> Scored:
+def _common(near: sp.csr_array, source: int) -> _Scored:
     """The vertices that have neighbours in common with one, and how many."""
     ends = near[_row(near, source)[0]].indices
     if 4 * len(ends) > near.shape[0]:  # a table is faster than sorting
@@ -221,7 +221,7 @@ def _within(vertices: np.ndarray, among: range) -> np.ndarray:
     return vertices[(vertices >= among.start) & (vertices < among.stop)]
 
 
-def _without(scored: Scored, excluded: np.ndarray, among: range) -> Scored:
+def _without(scored: _Scored, excluded: np.ndarray, among: range) -> _Scored:
     columns, scores = scored
     keep = (columns >= among.start) & (columns < among.stop)
     if len(columns):
@@ -230,7 +230,7 @@ def _without(scored: Scored, excluded: np.ndarray, among: range) -> Scored:
     return columns[keep], scores[keep]
 
 
-def _least_ranks(first: Scored, second: Scored, count: int, base: int) -> np.ndarray:
+def _least_ranks(first: _Scored, second: _Scored, count: int, base: int) -> np.ndarray:
     """Of vertices with two scores, the ``count`` with the least sums of ranks, the least first."""
     of_first, of_second = _ranks(first[1]), _ranks(second[1])
     last = len(first[0]) + 1, len(second[0]) + 1

@@ -19,14 +19,14 @@ from partition.refinement.objective import Objective, cells
 from partition.registry import Settings
 
 MODELS_KNOWN = ("rp", "block", "gp", "hp")
-PROGRAM = 110e6  # Python and its libraries; of the tool's process, too
-COMPILED = 170e6  # what the compiler behind the refinement adds
-PER_VERTEX = 60  # weights, parts, places of rows
-PER_ENTRY_OF_PIECE = 24  # of a pattern that is made in pieces
-SHIFTED = 24  # more where entries are put at their places one by one
-CHUNK, PER_ENTRY_OF_CHUNK = 1 << 22, 64  # of an exchange of rows that is measured
-COVER = 140  # for each entry whose cover is computed at once
-CUT = 24  # for each entry of the part whose covers are computed
+_PROGRAM = 110e6  # Python and its libraries; of the tool's process, too
+_COMPILED = 170e6  # what the compiler behind the refinement adds
+_PER_VERTEX = 60  # weights, parts, places of rows
+_PER_ENTRY_OF_PIECE = 24  # of a pattern that is made in pieces
+_SHIFTED = 24  # more where entries are put at their places one by one
+_CHUNK, _PER_ENTRY_OF_CHUNK = 1 << 22, 64  # of an exchange of rows that is measured
+_COVER = 140  # for each entry whose cover is computed at once
+_CUT = 24  # for each entry of the part whose covers are computed
 # What is left out of a model that does not fit otherwise: rows that more rows need than so many.
 NETS = (1000, 300, 100, 30)
 
@@ -51,7 +51,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Choice:
+class _Choice:
     """A tool with all its options, and what it takes: stage → bytes."""
 
     tool: str
@@ -78,7 +78,7 @@ def within(
     tool: str | None = None,
     refine: Objective | None = None,
     options: Settings | None = None,
-) -> Choice:
+) -> _Choice:
     """The first way to make a partition that fits: the tool asked for, with what was given.
 
     Whatever is left open is tried in this order: the tools of the model, with all rows of H; the
@@ -97,10 +97,10 @@ def within(
     pins = row_sizes(graph, REVERSED[recipe.direction])
     sizes = Sizes(graph.n, graph.nnz, pins, graph.indices.itemsize, k)
     given = dict(options or {})
-    tried: list[Choice] = []
+    tried: list[_Choice] = []
     for name, backend, settings in _ways(graph, model, tool, given):
         stages = forecast(sizes, backend, settings, model, refine is not None, constraints, nodes)
-        choice = Choice(name, settings, stages)
+        choice = _Choice(name, settings, stages)
         if choice.peak <= memory:
             return choice
         tried.append(choice)
@@ -134,27 +134,27 @@ def forecast(
     """
     n, nnz, item = sizes.n, sizes.nnz, sizes.itemsize
     mapped = item * nnz + 8 * n
-    ours = PROGRAM + PER_VERTEX * n
+    ours = _PROGRAM + _PER_VERTEX * n
     stages = {}
     if backend.distribution is not None:
         assert backend.memory is not None
         entries = sizes.kept(int(options.get("max_net", 0)))
         pins = 2 * entries if model == "gp" else nnz + n
-        piece = min(PIECE, 2 * nnz) * (PER_ENTRY_OF_PIECE + (SHIFTED if model == "hp" else 0))
+        piece = min(PIECE, 2 * nnz) * (_PER_ENTRY_OF_PIECE + (_SHIFTED if model == "hp" else 0))
         stages["model"] = ours + mapped + item * pins + piece
         shown = 2 * entries if model == "gp" else entries + n
         if nodes:
             stages["nodes"] = ours + 40 * shown
-        stages["tool"] = ours + PROGRAM + backend.memory(options, n, shown)
+        stages["tool"] = ours + _PROGRAM + backend.memory(options, n, shown)
         stages["tool"] += item * pins if nodes else 0  # which are looked at here, too
         if constraints > 1:
             stages["balance"] = ours + mapped + 2 * item * nnz + piece
     if refine:
-        stages["refinement"] = ours + COMPILED + mapped + refinement_bytes(sizes)
+        stages["refinement"] = ours + _COMPILED + mapped + refinement_bytes(sizes)
     # Pairs of parts and parts themselves have more entries than the average ones.
     pair, part = 2 * nnz // sizes.k**2, 2 * nnz // sizes.k
-    rows = PER_ENTRY_OF_CHUNK * min(CHUNK, nnz) + PER_ENTRY_OF_PIECE * min(PIECE, nnz)
-    covers = COVER * min(nnz, max(AT_ONCE, pair)) + CUT * min(nnz, max(AT_ONCE, part))
+    rows = _PER_ENTRY_OF_CHUNK * min(_CHUNK, nnz) + _PER_ENTRY_OF_PIECE * min(PIECE, nnz)
+    covers = _COVER * min(nnz, max(AT_ONCE, pair)) + _CUT * min(nnz, max(AT_ONCE, part))
     stages["measuring"] = ours + mapped + max(rows, covers)
     return stages
 
@@ -186,7 +186,7 @@ def _ways(
 
 
 def _hint(
-    sizes: Sizes, least: Choice, model: str, memory: float, any_tool: bool, max_net: bool
+    sizes: Sizes, least: _Choice, model: str, memory: float, any_tool: bool, max_net: bool
 ) -> str:
     """Other options that would fit, where the tool is open, or ``max_net`` is given."""
     enough = f"give --memory {least.peak / 1e9 + 0.01:.2f}GB"

@@ -20,9 +20,9 @@ from partition.models import Description
 from partition.models.graph import GraphModel, RowModel
 from partition.models.hypergraph import HypergraphModel
 
-RANDOM_STARTS = 8
-SMALL = 256  # parts: more of them start from two groupings only
-MAX_SWEEPS = 50
+_RANDOM_STARTS = 8
+_SMALL = 256  # parts: more of them start from two groupings only
+_MAX_SWEEPS = 50
 
 
 def map_to_nodes(exchange: sp.csr_array, ranks_per_node: int, seed: int = 0) -> np.ndarray:
@@ -47,7 +47,7 @@ def map_to_nodes(exchange: sp.csr_array, ranks_per_node: int, seed: int = 0) -> 
     weights = (exchange + exchange.T).tocsr()
     full, rng = np.arange(k) // ranks_per_node, np.random.default_rng(seed)
     starts = [full, _grown(weights, ranks_per_node)]
-    starts += [full[rng.permutation(k)] for _ in range(RANDOM_STARTS if k <= SMALL else 0)]
+    starts += [full[rng.permutation(k)] for _ in range(_RANDOM_STARTS if k <= _SMALL else 0)]
     found = [_swap(weights, start) for start in starts]
     (sender, receiver), rows = weights.tocoo().coords, weights.tocoo().data
     between = [int(rows[nodes[sender] != nodes[receiver]].sum()) for nodes in found]
@@ -92,7 +92,7 @@ def _swap(weights: sp.csr_array, start: np.ndarray) -> np.ndarray:
     everyone = np.arange(k)
     membership = sp.csr_array((np.ones(k, np.int64), (everyone, nodes)))
     toward = (weights @ membership).toarray()  # rows exchanged by a part with each node
-    for _ in range(MAX_SWEEPS):
+    for _ in range(_MAX_SWEEPS):
         swapped = False
         for part in range(k):
             here = nodes[part]

@@ -27,26 +27,26 @@ from partition.refinement.objective import Objective, sweeps_for
 from partition.registry import Settings
 from partition.signals import at_once
 
-ENTRY, NUMBER = 2e-9, 2e-10  # seconds of a core of an ordinary server
+_ENTRY, _NUMBER = 2e-9, 2e-10  # seconds of a core of an ordinary server
 # Seconds by default, of small graphs and of large ones, and of an arc between them.
-SHORTEST, LONGEST, OF_AN_ARC = 24.0, 120.0, 40e-6
+SHORTEST, LONGEST, _OF_AN_ARC = 24.0, 120.0, 40e-6
 AIMS = (AUTO, *EXCHANGES)  # the exchanges that partitions may be for; auto: both
-MARGIN = 0.85  # of the time is planned with
-GAINS = 0.95  # of the rows of the first candidate: mixed, it takes less, or no tool tries to
+_MARGIN = 0.85  # of the time is planned with
+_GAINS = 0.95  # of the rows of the first candidate: mixed, it takes less, or no tool tries to
 # Seconds of an exchange: where rows travel for less, mixed ones would gain nothing that is noticed.
-SHORT = 5e-6
-TOOLS_END = 0.6  # of the time limit, after which no tool but the first one runs
+_SHORT = 5e-6
+_TOOLS_END = 0.6  # of the time limit, after which no tool but the first one runs
 # A refinement of this effort shows what can be made of a start; less is not worth it,
-QUICK = {"rows": 0.2, "mixed": 0.1}
-LEAST = 0.15  # of it where time is short,
-COMPARED = 0.5  # and so much of the time of an exchange goes into comparing its best starts,
-WIDTH = 3  # so many of them at most, before the best is refined further
-STALLED = 0.002  # of the objective: if a refinement gains less, another one would too
-ROUNDS = 3  # of refinement of one start, at most
-MEANINGLESS = 0.02  # effort that is not spent on a slow machine either
-UNEVEN = 1e-3  # by which parts may be heavier than what was asked for
-AS_FAST = 1.05  # times the shortest predicted exchange: predictions are no better than that
-SLOW = 2.0  # times the estimates: another machine, not another graph
+_QUICK = {"rows": 0.2, "mixed": 0.1}
+_LEAST = 0.15  # of it where time is short,
+_COMPARED = 0.5  # and so much of the time of an exchange goes into comparing its best starts,
+_WIDTH = 3  # so many of them at most, before the best is refined further
+_STALLED = 0.002  # of the objective: if a refinement gains less, another one would too
+_ROUNDS = 3  # of refinement of one start, at most
+_MEANINGLESS = 0.02  # effort that is not spent on a slow machine either
+_UNEVEN = 1e-3  # by which parts may be heavier than what was asked for
+_AS_FAST = 1.05  # times the shortest predicted exchange: predictions are no better than that
+_SLOW = 2.0  # times the estimates: another machine, not another graph
 
 
 def usual_limit(arcs: int) -> float:
@@ -55,7 +55,7 @@ def usual_limit(arcs: int) -> float:
     >>> usual_limit(12_000), usual_limit(1_000_000), usual_limit(10**9)
     (24.0, 40.0, 120.0)
     """
-    return min(LONGEST, max(SHORTEST, OF_AN_ARC * arcs))
+    return min(LONGEST, max(SHORTEST, _OF_AN_ARC * arcs))
 
 
 def add_best(
@@ -129,14 +129,11 @@ def add_best(
     balance.constraint_weights(graph, recipe.direction, constraints)
     aims = EXCHANGES if exchange == AUTO else (exchange,)
     deadline = solving.deadline_with_refinement(limit, aims, paced=False)
-    usual = f"{AUTO}-{k}{recipe.ending}"
-    names = pair_names(name or usual)
-    if exchange != AUTO:
-        names = {exchange: name or names[exchange]}
-    # A partition of the pair's own name would hide it.
-    hiding = [usual if name is None else name] if exchange == AUTO else []
-    reserved = [each for each in hiding if store.has_partition(stored.path, each)]
-    reserved += names.values()
+    pair = name or f"{AUTO}-{k}{recipe.ending}"
+    names = pair_names(pair) if exchange == AUTO else {exchange: name or pair_names(pair)[exchange]}
+    reserved = [*names.values()]
+    if exchange == AUTO and store.has_partition(stored.path, pair):  # it would hide the pair
+        reserved.insert(0, pair)
     with adding.new_partition(stored.path, reserved, "gcn-partition add", overwrite):
         run = _Run(
             graph, k, time.perf_counter(),
@@ -151,17 +148,12 @@ def add_best(
         for aim, best in chosen.items():
             assert best.parts is not None
             parts = solving.mapped(graph, best.parts, k, recipe)
-            candidate = best.candidate
-            tool = candidate.tool or MODELS[candidate.model].tools[0]
+            of = best.candidate
+            tool = of.tool or MODELS[of.model].tools[0]
             refine = asdict(run.aimed(best.aim)) | {"effort": best.effort} if best.effort else None
-            record = {
-                "candidate": best.name,
-                **all_options(graph, candidate.model, tool, TOOLS.get(tool), candidate.options),
-                "refine": refine,
-                "network": asdict(network),
-                "exchange": aim,
-                "time_limit": limit,
-            }
+            options = all_options(graph, of.model, tool, TOOLS.get(tool), of.options)
+            record = {"candidate": best.name, **options, "refine": refine}
+            record |= {"network": asdict(network), "exchange": aim, "time_limit": limit}
             found = adding.figures_of(stored, parts, k, recipe.ranks_per_node)
             adding.warn_of_imbalance(graph, found.of(aim, recipe.direction), recipe)
             history = [
@@ -188,7 +180,7 @@ class Network:
 
     The defaults are those of a good cluster network: half a microsecond, which is what it takes to
     hand over one of many messages that travel at the same time, and 10 GB/s. An entry of M takes
-    ``ENTRY`` seconds, and ``NUMBER`` more a column.
+    ``_ENTRY`` seconds, and ``_NUMBER`` more a column.
     """
 
     alpha: float = 5e-7
@@ -214,7 +206,7 @@ class Network:
     def mixed_seconds(self, rows: Metrics, mixed: Metrics) -> float:
         """The same of a mixed exchange, and of what the busiest part multiplies more for it."""
         more = max(0, max(mixed.work) - max(rows.work))
-        return self.seconds(mixed) + more * (ENTRY + self.width * NUMBER)
+        return self.seconds(mixed) + more * (_ENTRY + self.width * _NUMBER)
 
 
 @dataclass(frozen=True)
@@ -254,11 +246,11 @@ class Facts:
 
 # Facts.spread: less where a graph has locality; less on roads and meshes, where partitions differ
 # from seed to seed; more where hardly any start is better than another one, once it is refined.
-LOCAL, SCATTERED, SHAPELESS = 0.1, 0.025, 0.5
-MANY = 64  # parts, from which on the time of KaMinPar's thorough presets grows with k
+_LOCAL, _SCATTERED, _SHAPELESS = 0.1, 0.025, 0.5
+_MANY = 64  # parts, from which on the time of KaMinPar's thorough presets grows with k
 # By how much refinement is expected to gain where it gets e times as long; the effort that it
 # needs at least, and the share of the time; and the effort beyond which it gains nothing.
-REFINING, FEWEST, KEPT, MOST = 0.03, 0.04, 0.4, 4.0
+_REFINING, _FEWEST, _KEPT, _MOST = 0.03, 0.04, 0.4, 4.0
 
 
 @dataclass(frozen=True)
@@ -295,9 +287,9 @@ def candidates(facts: Facts) -> list[Candidate]:
     # The share of that time for a graph that shrinks quickly when it is coarsened.
     local = min(1.0, max(0.17, (spread / 0.15) ** 2))
     # Arcs with a direction, and locality: web graphs, of which METIS sees too little.
-    web = facts.directed and spread < LOCAL
-    cut = 0.2 if spread > SHAPELESS or web else 1.0  # how much a better edge cut is worth
-    strong = 0.3 + 0.6e-6 * work * max(0.4, local) + 0.18e-6 * pins * max(0, k - MANY)
+    web = facts.directed and spread < _LOCAL
+    cut = 0.2 if spread > _SHAPELESS or web else 1.0  # how much a better edge cut is worth
+    strong = 0.3 + 0.6e-6 * work * max(0.4, local) + 0.18e-6 * pins * max(0, k - _MANY)
     # With one thread the default preset, too, makes the same parts again.
     default: Settings = {"preset": "default", "threads": 1}
     quality: Settings = {"preset": "deterministic-quality"}
@@ -305,7 +297,7 @@ def candidates(facts: Facts) -> list[Candidate]:
     found = [
         Candidate("gp", "gp", 0.3 + 0.3e-6 * work * min(1.0, 0.3 + 1.4 * spread), 1.0),
         Candidate("kaminpar", "gp", strong, 0.03 * cut, {"preset": "strong"}, "kaminpar"),
-        Candidate("kaminpar-largek", "gp", 0.3 + 0.15e-6 * work, 0.03 if k > MANY else 0.0,
+        Candidate("kaminpar-largek", "gp", 0.3 + 0.15e-6 * work, 0.03 if k > _MANY else 0.0,
                   {"preset": "largek"}, "kaminpar"),
         Candidate("gp-vol", "gp", 0.3 + 0.15e-6 * pins * k * local, 0.02 * cut,
                   {"objective": "vol"}),
@@ -315,7 +307,7 @@ def candidates(facts: Facts) -> list[Candidate]:
     ]  # fmt: skip
     # The same with other seeds, each of which is expected to gain less than the one before: on
     # roads and meshes messages and the busiest part differ by a fifth from seed to seed.
-    again = 0.04 if spread < SCATTERED else 0.006
+    again = 0.04 if spread < _SCATTERED else 0.006
     seeds = {"kaminpar": (1, 2, 3, 4), "gp-vol": (2, 3), "hp": (1, 2, 3, 4)}  # METIS: 1 for 0
     named = {candidate.name: candidate for candidate in found}
     return found + [
@@ -364,13 +356,13 @@ def schedule(seconds: float, costs: Sequence[Cost], among: Sequence[Candidate]) 
     """
     full = sum(cost.full for cost in costs)
     fixed = sum(cost.fixed for cost in costs)
-    left, least = seconds - fixed, max(FEWEST * full, KEPT * seconds - fixed)
+    left, least = seconds - fixed, max(_FEWEST * full, _KEPT * seconds - fixed)
     tried: list[Candidate] = []
     for candidate in sorted(among, key=lambda c: -c.gain / c.seconds):
         after = left - candidate.seconds
         if after < least:
             continue
-        lost = REFINING * math.log(min(left, MOST * full) / min(after, MOST * full))
+        lost = _REFINING * math.log(min(left, _MOST * full) / min(after, _MOST * full))
         if candidate.gain > lost:
             tried.append(candidate)
             left = after
@@ -407,6 +399,11 @@ class _Trial:
         return predicted * metrics.volume
 
 
+def _able(trials: Sequence[_Trial], aim: str) -> list[_Trial]:
+    """Those that were measured for an exchange; mixed ones are for any."""
+    return [trial for trial in trials if trial.figures and aim in ("mixed", trial.aim)]
+
+
 @dataclass
 class _Run:
     """One search: candidates that fit are made, the best refined a little, the best of them more.
@@ -427,7 +424,7 @@ class _Run:
 
     def all(self) -> list[_Trial]:
         """The candidates: those that were tried, in order, then the others."""
-        planned = MARGIN * self.deadline.seconds
+        planned = _MARGIN * self.deadline.seconds
         known = Facts(float(self.graph.nnz + self.graph.n), self.k, directed=self.directed)
         first = self._make(candidates(known)[0], self.deadline)
         facts = dict.fromkeys(self.aims, known)
@@ -441,7 +438,7 @@ class _Run:
         costs = {aim: refinement_cost(facts[aim], aim) for aim in aims}
         left = planned - head.seconds
         chosen = schedule(left, list(costs.values()), able)
-        tools = self.deadline.part(TOOLS_END)
+        tools = self.deadline.part(_TOOLS_END)
         made = [first, *(self._make(candidate, tools) for candidate in chosen)]
 
         left -= sum(candidate.seconds for candidate in chosen)
@@ -462,11 +459,8 @@ class _Run:
 
     def best(self, trials: list[_Trial]) -> dict[str, _Trial]:
         """The best one for each exchange; for rows alone where mixing gains nothing."""
-        found = {}
-        for aim in self.aims:
-            able = [t for t in trials if t.figures and (aim == "mixed" or t.aim == aim)]
-            if able:
-                found[aim] = self._kept(able, aim)
+        every = {aim: _able(trials, aim) for aim in self.aims}
+        found = {aim: self._kept(able, aim) for aim, able in every.items() if able}
         if len(found) > 1:
             rows, mixed = found["rows"], found["mixed"]
             if mixed is rows or mixed.figures["mixed"][1] >= rows.figures["rows"][1]:
@@ -479,31 +473,27 @@ class _Run:
 
     def _kept(self, trials: list[_Trial], aim: str) -> _Trial:
         """Of those that are balanced and predicted to be as fast, the one of the least volume."""
-        if (
-            self.recipe.balance == balance.DEFAULT_BALANCE
-        ):  # which tools may miss, if parts are small
+        # Tools may miss it, if parts are small.
+        if self.recipe.balance == balance.DEFAULT_BALANCE:
             bound = max(self.recipe.imbalance, min(t.figures[aim][0].imbalance for t in trials))
-            trials = [t for t in trials if t.figures[aim][0].imbalance <= bound + UNEVEN]
-        limit = AS_FAST * min(trial.figures[aim][1] for trial in trials)
+            trials = [t for t in trials if t.figures[aim][0].imbalance <= bound + _UNEVEN]
+        limit = _AS_FAST * min(trial.figures[aim][1] for trial in trials)
         fast = [trial for trial in trials if trial.figures[aim][1] <= limit]
         return min(fast, key=lambda t: (t.figures[aim][0].volume, t.figures[aim][1]))
 
     def _starts(self, made: list[_Trial], aim: str) -> list[_Trial]:
         """The partitions that can be refined for an exchange, the most promising first."""
-        able = [t for t in made if t.figures and (aim == "mixed" or t.aim == aim)]
-        able.sort(key=lambda trial: self._promise(trial, aim))
-        return [
-            trial
-            if trial.aim == aim
-            else replace(trial, name=f"{trial.name}-{aim}", aim=aim, seconds=0.0)
-            for trial in able
-        ]
 
-    def _promise(self, trial: _Trial, aim: str) -> float:
-        """Predicted seconds if parts sent equally many rows, as they nearly do once refined."""
-        metrics, _ = trial.figures[aim]
-        alone = self.network.alpha * max(metrics.send_messages)
-        return alone + self.network.bytes_seconds(metrics.volume) / self.k
+        def promise(trial: _Trial) -> float:
+            """Predicted seconds if parts sent equally many rows, as they nearly do once refined."""
+            metrics, _ = trial.figures[aim]
+            alone = self.network.alpha * max(metrics.send_messages)
+            return alone + self.network.bytes_seconds(metrics.volume) / self.k
+
+        return [
+            t if t.aim == aim else replace(t, name=f"{t.name}-{aim}", aim=aim, seconds=0.0)
+            for t in sorted(_able(made, aim), key=promise)
+        ]
 
     def _refine_best(
         self, starts: list[_Trial], budget: float, cost: Cost, pace: float, deadline: Deadline
@@ -514,30 +504,27 @@ class _Run:
         are returned.
         """
         fresh, stalled, left = list(starts), set(), budget
-        least = QUICK[starts[0].aim] if starts else 0.0
-        width = min(WIDTH, max(1, int(COMPARED * budget / cost.seconds(least))))
+        least = _QUICK[starts[0].aim] if starts else 0.0
+        width = min(_WIDTH, max(1, int(_COMPARED * budget / cost.seconds(least))))
         # More of it where that takes next to no time; all of it where there is one start.
-        quick = max(least, cost.effort(COMPARED * budget / width)) if width > 1 else 1.0
+        quick = max(least, cost.effort(_COMPARED * budget / width)) if width > 1 else 1.0
         while True:
             tried = [trial for trial in starts if trial.rounds]
             best = self._kept(tried, tried[0].aim) if tried else None
-            if fresh and (best is None or len(tried) < width):
-                trial, most = fresh.pop(0), quick
-            elif best is not None and best.rounds < ROUNDS and best.name not in stalled:
+            compared = best is not None and (len(tried) >= width or not fresh)
+            if best and compared and best.rounds < _ROUNDS and best.name not in stalled:
                 trial, most = best, 1.0
             elif fresh:
                 trial, most = fresh.pop(0), quick
             else:
                 break
             effort = min(most, cost.effort(left))
-            if effort < LEAST * least:
+            if effort < _LEAST * least:
                 break
             left -= cost.seconds(effort)
-            before = trial.worth()
-            self._refine(
-                trial, effort, cost.seconds(effort) * (pace if pace > SLOW else 1), deadline
-            )
-            if trial.worth() > (1 - STALLED) * before:
+            before, slower = trial.worth(), pace if pace > _SLOW else 1
+            self._refine(trial, effort, cost.seconds(effort) * slower, deadline)
+            if trial.worth() > (1 - _STALLED) * before:
                 stalled.add(trial.name)
         for trial in starts:
             trial.note = trial.note or ("" if trial.rounds else "not refined")
@@ -562,9 +549,9 @@ class _Run:
         if not first.figures:
             return f"it is for the mixed exchange, and {first.name} failed"
         rows, mixed = first.figures["rows"][0], first.figures["mixed"][0]
-        if mixed.volume > GAINS * rows.volume:
+        if mixed.volume > _GAINS * rows.volume:
             return "it is for the mixed exchange, which gains nothing"
-        if self.network.bytes_seconds(max(rows.send_rows)) < SHORT:
+        if self.network.bytes_seconds(max(rows.send_rows)) < _SHORT:
             return "it is for the mixed exchange, and rows take next to no time"
         return ""
 
@@ -582,8 +569,7 @@ class _Run:
                 tool=candidate.tool, deadline=deadline, reassign=False, options=candidate.options,
             )  # fmt: skip
         except UserError as error:
-            trial.error, trial.deterministic = error, False
-            trial.note = error.message
+            trial.error, trial.note, trial.deterministic = error, error.message, False
         self._measure(trial, begun)
         return trial
 
@@ -595,7 +581,7 @@ class _Run:
             trial.note = "a slow machine: refined with less effort"
         trial.rounds += 1
         kept = replace(trial) if trial.rounds > 1 else None
-        if effort < MEANINGLESS:
+        if effort < _MEANINGLESS:
             trial.note = "no time to refine"
             return
         self.report(f"{trial.name}, refined")

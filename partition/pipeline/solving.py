@@ -32,19 +32,19 @@ from partition.registry import Settings
 from partition.resident import let_go
 from partition.signals import at_once
 
-USUAL = Recipe()
-UNSEEN = 3  # of the batches that partitions are compared by
-LONGER = 2  # effort of the second refinement for mini-batches, of the best of several starts
-REASSIGNED = 0.1  # effort of the refinement that is part of models of a mixed exchange
+_USUAL = Recipe()
+_UNSEEN = 3  # of the batches that partitions are compared by
+_LONGER = 2  # effort of the second refinement for mini-batches, of the best of several starts
+_REASSIGNED = 0.1  # effort of the refinement that is part of models of a mixed exchange
 # Of the time that is left: for a tool whose result is refined, or compared with others.
-BEFORE_REFINING, BEFORE_OTHERS = 0.7, 0.3
+BEFORE_REFINING, _BEFORE_OTHERS = 0.7, 0.3
 
 
 def make_parts(
     graph: Graph,
     model: str,
     k: int,
-    recipe: Recipe = USUAL,
+    recipe: Recipe = _USUAL,
     *,
     tool: str | None = None,
     deadline: Deadline | None = None,
@@ -76,7 +76,7 @@ def make_parts(
     if recipe.balance != balance.DEFAULT_BALANCE:
         description = replace(description, weights=balance.single_weight(weights))
     mixes, share_of = MODELS[model].exchange == "mixed" and reassign, MODELS[model].share
-    of_tool = deadline.part(BEFORE_OTHERS if share_of else BEFORE_REFINING if mixes else 1.0)
+    of_tool = deadline.part(_BEFORE_OTHERS if share_of else BEFORE_REFINING if mixes else 1.0)
 
     def solve(piece: Description, parts_wanted: int, imbalance: float) -> np.ndarray:
         # No part can weigh less than the heaviest row: a tool asked for less may give up.
@@ -118,7 +118,7 @@ def make_parts(
         working("refining")
         # The assignment that the tool was shown is not the best one for what it made of it.
         aim = OBJECTIVES["mixed"]
-        parts = refined(graph, parts, k, aim, recipe, effort=REASSIGNED, deadline=deadline)
+        parts = refined(graph, parts, k, aim, recipe, effort=_REASSIGNED, deadline=deadline)
     if share_of is not None:
         share = share_of(graph.n, settings)
         # For large batches rows matter, for small ones arcs.
@@ -127,11 +127,12 @@ def make_parts(
             others += [("gp", "metis")] + [("gp", "mtkahypar")] * (graph.nnz <= HUGE)
         starts = [] if parts is None else [parts]
         for other, tool in others:
+            part = deadline.part(_BEFORE_OTHERS)
             try:
-                part = deadline.part(BEFORE_OTHERS)
-                starts.append(
-                    make_parts(graph, other, k, recipe, tool=tool, working=working, deadline=part)
+                made = make_parts(
+                    graph, other, k, recipe, tool=tool, working=working, deadline=part
                 )
+                starts.append(made)
             except TimeIsUp as error:
                 stopped = stopped or error
         if not starts:
@@ -143,7 +144,7 @@ def make_parts(
         if len(starts) > 1 and not deadline.over():
             # By batches that neither of them has seen.
             with at_once():
-                unseen, direction = key(recipe.seed, UNSEEN), recipe.direction
+                unseen, direction = key(recipe.seed, _UNSEEN), recipe.direction
                 judge = describe(graph, model, k, seed=unseen, direction=direction, **settings)
                 assert isinstance(judge, HypergraphModel)
                 return min(starts, key=lambda parts: connectivity(judge, parts, k))
@@ -154,28 +155,22 @@ def make_parts(
 
 @at_once()
 def _for_batches(
-    graph: Graph,
-    starts: Sequence[np.ndarray],
-    k: int,
-    recipe: Recipe,
-    weights: np.ndarray,
-    share: float,
-    deadline: Deadline,
-) -> np.ndarray:
+    graph: Graph, starts: Sequence[np.ndarray], k: int, recipe: Recipe, weights: np.ndarray,
+    share: float, deadline: Deadline,
+) -> np.ndarray:  # fmt: skip
     """Some partitions, refined for batches with that share of the vertices: the best, once more."""
     # The compiler behind it takes a second to import.
     from partition.refinement.batches import refine_for_batches
 
     model = replace(hypergraph_model(graph, recipe.direction), weights=weights[0])
-    extra = weights[1:].T if len(weights) > 1 else None
     wanted: dict[str, Any] = {"imbalance": recipe.imbalance, "seed": recipe.seed}
-    wanted["extra_weights"] = extra
+    wanted["extra_weights"] = weights[1:].T if len(weights) > 1 else None
     found = []
-    for i, parts in enumerate(starts):  # the last one is as long as LONGER of these
-        part = deadline.part(1 / (len(starts) - i + LONGER))
+    for i, parts in enumerate(starts):  # the last one is as long as _LONGER of these
+        part = deadline.part(1 / (len(starts) - i + _LONGER))
         found.append(refine_for_batches(model, parts, k, share, deadline=part, **wanted))
     best = min(found, key=lambda result: result[1])[0]
-    return refine_for_batches(model, best, k, share, effort=LONGER, deadline=deadline, **wanted)[0]
+    return refine_for_batches(model, best, k, share, effort=_LONGER, deadline=deadline, **wanted)[0]
 
 
 def _run_here(name: str, tool: Tool, model: Description, k: int, arguments: Settings) -> np.ndarray:
@@ -186,11 +181,9 @@ def _run_here(name: str, tool: Tool, model: Description, k: int, arguments: Sett
         raise
     except Exception as error:
         at = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{Path(at.filename).name}, line {at.lineno}"
-        raise UserError(
-            f"the tool {name!r} failed: {type(error).__name__}: {error} ({place})",
-            "try another tool or other options",
-        ) from error
+        what = f"{type(error).__name__}: {error} ({Path(at.filename).name}, line {at.lineno})"
+        hint = "try another tool or other options"
+        raise UserError(f"the tool {name!r} failed: {what}", hint) from error
 
 
 @at_once()
@@ -243,18 +236,18 @@ def deadline_with_refinement(
     small random graph.
     """
     deadline_for(time_limit)  # which refuses what is no time
-    n = COMPILED_FOR
+    n = _COMPILED_FOR
     arcs = np.random.default_rng(0).integers(0, n, (2, 6 * n))
     matrix = sp.csr_array((np.ones(6 * n), arcs), (n, n))
     matrix.sum_duplicates()
     graph = Graph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
     for exchange in () if time_limit is None else exchanges:
         parts, objective = np.arange(n, dtype=np.int32) % 2, Objective(exchange=exchange)
-        refined(graph, parts, 2, objective, USUAL, effort=0.05)
+        refined(graph, parts, 2, objective, _USUAL, effort=0.05)
     return deadline_for(time_limit, paced=paced)
 
 
-COMPILED_FOR = 400  # vertices: with fewer, not all levels of a refinement are there
+_COMPILED_FOR = 400  # vertices: with fewer, not all levels of a refinement are there
 
 
 @at_once()
@@ -282,10 +275,8 @@ def choose_tool(model: str, tool: str | None) -> tuple[str, Tool]:
     tools = MODELS[model].tools
     chosen = tool or tools[0]
     if chosen in TOOLS and chosen not in tools:
-        raise UserError(
-            f"the tool {chosen!r} does not take the model {model!r}",
-            f"tools for {model}: {', '.join(tools)}",
-        )
+        hint = f"tools for {model}: {', '.join(tools)}"
+        raise UserError(f"the tool {chosen!r} does not take the model {model!r}", hint)
     return chosen, TOOLS.get(chosen)
 
 

@@ -32,8 +32,8 @@ FORMATS = {
     "hmetis": "hMETIS, KaHyPar, Mt-KaHyPar: a hypergraph, one weight per vertex",
     "patoh": "PaToH, Zoltan: a hypergraph",
 }
-GRAPHS = ("metis", "scotch")
-ONE_WEIGHT = {"scotch": "METIS", "hmetis": "PaToH"}  # and the format that takes several
+_GRAPHS = ("metis", "scotch")
+_ONE_WEIGHT = {"scotch": "METIS", "hmetis": "PaToH"}  # and the format that takes several
 PIECE = 1 << 20
 
 
@@ -66,7 +66,7 @@ def export_model(
     check_name("format", format, FORMATS)
     stored = open_graph(path)
     direction = stored.direction(direction)
-    model = model or ("gp" if format in GRAPHS else "hp")
+    model = model or ("gp" if format in _GRAPHS else "hp")
     if model not in MODELS:
         raise unknown_model(model)
     settings = check_options(model, MODELS[model].options, options, "model")
@@ -105,14 +105,14 @@ def write_model(
     integers, are by default those of the model; METIS and PaToH take several a vertex.
     """
     check_name("format", format, FORMATS)
-    kind = GraphModel if format in GRAPHS else HypergraphModel
+    kind = GraphModel if format in _GRAPHS else HypergraphModel
     if not isinstance(model, kind):
         hypergraph = "a hypergraph (--model hp, mg, shp)"
-        wanted = "a graph (--model gp)" if format in GRAPHS else hypergraph
+        wanted = "a graph (--model gp)" if format in _GRAPHS else hypergraph
         raise UserError(f"a {format} file holds {wanted}")
     weights = np.asarray(model.weights[np.newaxis] if weights is None else weights)
-    if format in ONE_WEIGHT and len(weights) > 1:
-        hint = f"balance one thing, or write a {ONE_WEIGHT[format]} file"
+    if format in _ONE_WEIGHT and len(weights) > 1:
+        hint = f"balance one thing, or write a {_ONE_WEIGHT[format]} file"
         raise UserError(f"a file of format {format} has one weight per vertex", hint)
     check_outside_graphs(file)
     several = f" {len(weights)}" if len(weights) > 1 else ""

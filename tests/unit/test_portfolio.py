@@ -100,8 +100,7 @@ def test_of_those_that_are_balanced_and_as_fast_the_least_volume_is_kept():
 @pytest.fixture
 def hubs(tmp_path, monkeypatch):
     """A graph whose mixed exchange is much shorter, and two candidates."""
-    some = [BY_NAME["gp"], BY_NAME["mg"]]
-    monkeypatch.setattr(portfolio, "candidates", lambda facts: some)
+    monkeypatch.setattr(portfolio, "candidates", lambda facts: [BY_NAME["gp"], BY_NAME["mg"]])
     return make_folder(tmp_path / "hubs.graph", rmat(9, 3000, seed=2))
 
 
@@ -151,8 +150,7 @@ def test_the_best_for_each_exchange_is_kept_as_a_pair(hubs):
 
 
 def test_no_tool_tries_to_mix_where_nothing_is_gained(tmp_path, folder, monkeypatch):
-    some = [BY_NAME["gp"], BY_NAME["mg"]]
-    monkeypatch.setattr(portfolio, "candidates", lambda facts: some)
+    monkeypatch.setattr(portfolio, "candidates", lambda facts: [BY_NAME["gp"], BY_NAME["mg"]])
     ring = from_arcs(300, [(i, (i + 1) % 300) for i in range(300)])
     path = make_folder(tmp_path / "ring.graph", ring)
     (made,) = add_best(path, 3)
