@@ -405,7 +405,9 @@ def _numbered(
         if not len(known):
             raise UserError(f"{file}: there are no vertices of the type {name}")
         hint = f"--nodes {name}=FILE names all vertices of the type, or leave it out"
-        numbered.append(positions(known, different, f"{file}: there is no {name}", hint=hint)[codes])
+        numbered.append(
+            positions(known, different, f"{file}: there is no {name}", hint=hint)[codes]
+        )
     return known, numbered
 
 
