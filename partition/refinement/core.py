@@ -131,7 +131,7 @@ NEAR, OWN, PLAIN, OWN_FOLDS, PLAIN_FOLDS = range(5)
 WIDE = 128  # up to so many parts, a vertex looks at all
 
 
-class _Desk(namedtuple("_Desk", "costs sums seen candidates")):
+class Desk(namedtuple("Desk", "costs sums seen candidates")):
     """Scratch memory of :func:`survey`, all zero between two vertices.
 
     Attributes
@@ -365,7 +365,7 @@ def tolerance(temperature, random):
 @compiled
 def new_desk(k):
     """A desk for k parts, all zero."""
-    return _Desk(np.zeros((5, k)), np.zeros((5, 2)), np.zeros(k, np.bool_), np.empty(k, np.int64))
+    return Desk(np.zeros((5, k)), np.zeros((5, 2)), np.zeros(k, np.bool_), np.empty(k, np.int64))
 
 
 @compiled

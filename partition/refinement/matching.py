@@ -371,7 +371,7 @@ def place(state: Matching, parts: np.ndarray) -> None:
     state.rows.mate[:] = -1
 
 
-class _PartDesk(namedtuple("_PartDesk", "common touched mark near sends receives")):
+class PartDesk(namedtuple("PartDesk", "common touched mark near sends receives")):
     """Scratch memory of :func:`survey`, for each part.
 
     Attributes
@@ -392,7 +392,7 @@ class _PartDesk(namedtuple("_PartDesk", "common touched mark near sends receives
 @core.compiled
 def new_desk(k, words):
     """A desk for k parts, all zero."""
-    return _PartDesk(
+    return PartDesk(
         np.zeros((k, words), np.uint64), np.zeros(k, np.int64), np.zeros(k, np.int64),
         np.zeros(k), np.zeros(k, np.int64), np.zeros(k, np.int64),
     )  # fmt: skip
