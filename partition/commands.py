@@ -251,7 +251,7 @@ class Commands(click.Group):
                 click.echo(error.format_message(), err=True)
                 code = errors.EXIT_USER_ERROR
             except click.ClickException as error:
-                raise as_user_error(error, prog_name or "it") from error
+                raise _as_user_error(error, prog_name or "it") from error
         except errors.UserError as error:
             if not standalone_mode:
                 raise
@@ -276,7 +276,7 @@ class Commands(click.Group):
         name, command, rest = super().resolve_command(ctx, args)
         ctx.meta[_WORDS] = list(rest)
         if command is not None and not ctx.resilient_parsing:  # a shell completes a word
-            refuse_twice(command, ctx, rest)
+            _refuse_twice(command, ctx, rest)
         return name, command, rest
 
 
@@ -305,7 +305,7 @@ class Assignments(click.Option):
         return max(self.opts, key=len)
 
 
-def as_user_error(error: click.ClickException, program: str) -> errors.UserError:
+def _as_user_error(error: click.ClickException, program: str) -> errors.UserError:
     """A mistake that click found, as all others are told, with what may be meant."""
     context = getattr(error, "ctx", None)
     if context is None:
@@ -387,7 +387,7 @@ def _form_of(error: click.ClickException, context: click.Context) -> str | None:
 _WORDS = "gcnmpi words"  # of the command, in the context
 
 
-def refuse_twice(command: click.Command, ctx: click.Context, words: Sequence[str]) -> None:
+def _refuse_twice(command: click.Command, ctx: click.Context, words: Sequence[str]) -> None:
     """Refuse an option given twice that takes one value, or has an opposite.
 
     Click would take the last one without a word.

@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -51,7 +50,7 @@ def run_each(
     task = {"entry": entry, "model": kind, "k": k, "tries": tries, "parent": os.getpid()}
     with _temporary_folder() as folder:
         _write_arrays(folder, model)
-        with _writing(folder):
+        with system_errors(f"cannot write the model to {folder.parent}", _TMPDIR):
             (folder / "task.json").write_text(json.dumps(task, default=to_json), encoding="utf-8")
         command = [*PYTHON, "partition.backends.process", str(folder)]
         # On Ctrl-C, as when the time is up, run() kills the child, which may be deep in code that
@@ -111,7 +110,7 @@ def _write_arrays(folder: Path, model: Description) -> None:
     arrays = {key: array for key, array in arrays.items() if array is not None}
     files = {key: _file_of(array) for key, array in arrays.items()}
     needed = sum(array.nbytes for key, array in arrays.items() if files[key] is None)
-    with _writing(folder):
+    with system_errors(f"cannot write the model to {folder.parent}", _TMPDIR):
         free = shutil.disk_usage(folder).free
         if free < needed:
             raise OSError(errno.ENOSPC, f"{needed >> 20} MiB are needed, {free >> 20} are free")
@@ -130,10 +129,6 @@ def _file_of(array: np.ndarray) -> Path | None:
     path = Path(str(array.filename))
     whole = path.suffix == ".npy" and path.stat().st_size == array.offset + array.nbytes
     return path if whole else None
-
-
-def _writing(folder: Path) -> AbstractContextManager[None]:
-    return system_errors(f"cannot write the model to {folder.parent}", _TMPDIR)
 
 
 def _main(folder: Path) -> None:

@@ -29,7 +29,7 @@ Comments = Annotated[str | None, click.Choice(COMMENTS)]
 
 
 @dataclass(frozen=True)
-class SourceOptions:
+class _SourceOptions:
     """What an import is told of the source, and of its arcs.
 
     Attributes
@@ -81,7 +81,7 @@ class SourceOptions:
 
 
 @dataclass(frozen=True)
-class VertexData:
+class _VertexData:
     """Data of the vertices: features, labels, targets and masks, and the ids of their rows.
 
     Attributes
@@ -176,7 +176,7 @@ class VertexData:
 
 
 @dataclass(frozen=True)
-class ImportOptions(VertexData, SourceOptions):
+class ImportOptions(_VertexData, _SourceOptions):
     """All options of an import, of one process or of the ranks of a job."""
 
     def to_import_fields(
@@ -286,7 +286,7 @@ def import_(
 def attach(
     graph: common.GraphFolder,
     *,
-    data: VertexData,
+    data: _VertexData,
     arc_features: str | None = None,
     arc_labels: str | None = None,
     arc_train_mask: str | None = None,

@@ -119,7 +119,7 @@ def _note(desk, p, count, facts, mine, a, cost):
 def _survey(state, v, desk, wide, cost, random):
     """Look at all nets of a vertex; how many candidates, and the cost of a part that has none.
 
-    On the desk is how much less the vertex costs on a part than there.
+    ``desk.costs[NEAR]`` is how much less than there the vertex costs on each part.
     """
     k, a = len(state.sizes), np.int64(state.parts[v])
     ncandidates, ntables, base = 0, 0, 0.0

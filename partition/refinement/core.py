@@ -171,7 +171,7 @@ def height(volume, price):
 
 
 @compiled
-def slope(volume, price):
+def _slope(volume, price):
     """The derivative of :func:`height`."""
     if volume <= 0:
         return 0.0
@@ -181,8 +181,8 @@ def slope(volume, price):
 @compiled
 def set_prices(state, part, energy):
     """Set the prices of one more row that a part sends, or receives."""
-    state.send_price[part] = energy.total + slope(state.send[part], energy.send)
-    state.recv_price[part] = slope(state.recv[part], energy.recv)
+    state.send_price[part] = energy.total + _slope(state.send[part], energy.send)
+    state.recv_price[part] = _slope(state.recv[part], energy.recv)
 
 
 @compiled
@@ -331,7 +331,7 @@ def boundary(state):
 
 
 @compiled
-def draw(random):
+def _draw(random):
     """The next number of a generator (xorshift64*), as a float in [0, 1)."""
     x = random[0]
     x ^= x >> np.uint64(12)
@@ -344,7 +344,7 @@ def draw(random):
 @compiled
 def below(random, n):
     """A random number in 0..n−1."""
-    return np.int64(draw(random) * n)
+    return np.int64(_draw(random) * n)
 
 
 @compiled
@@ -359,7 +359,7 @@ def take(vertices, position, random):
 @compiled
 def tolerance(temperature, random):
     """A random loss to take: one of Δ is taken with probability exp(−Δ / temperature)."""
-    return -temperature * np.log(1.0 - draw(random)) if temperature > 0 else 0.0
+    return -temperature * np.log(1.0 - _draw(random)) if temperature > 0 else 0.0
 
 
 @compiled

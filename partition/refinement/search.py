@@ -127,7 +127,7 @@ class Annealing:
         """The objective's slopes at a partition, times the volume: the cost of a row, in rows."""
         objective, k = self.objective, len(state.send)
         total = max(1.0, float(state.send.sum()))
-        send, recv = max(1.0, norm(state.send)), max(1.0, norm(state.recv))
+        send, recv = max(1.0, _norm(state.send)), max(1.0, _norm(state.recv))
         return core.Energy(
             total=float(objective.total),  # another type would be compiled anew
             send=core.Price(objective.max_send * total / (k * send), send, DOUBLINGS),
@@ -139,7 +139,7 @@ class Annealing:
 
     def value(self, state: core.State | Matching, smooth: bool = False) -> float:
         """The objective; or a smooth one, with norms for the maxima."""
-        largest: Callable[..., float] = norm if smooth else np.max
+        largest: Callable[..., float] = _norm if smooth else np.max
         figures = (state.send.sum(), largest(state.send), largest(state.recv), state.messages[0])
         # 1 is added so that partitions without communication can be compared too.
         return sum(
@@ -260,7 +260,7 @@ class Search(Annealing):
         return new_state(level, parts, self.k, limits, messages=messages, stop=self.stop)
 
 
-def norm(volumes: np.ndarray) -> float:
+def _norm(volumes: np.ndarray) -> float:
     """The generalised mean of exponent 2^DOUBLINGS: near the maximum, but smooth."""
     largest = float(volumes.max())
     if not largest:

@@ -25,6 +25,22 @@ from partition.graph.store import EXCHANGED, Manifest, Partition, StoredGraph
 from partition.graph.typed import by_type
 from partition.pipeline.checking import Finding
 
+MANY = 40  # relations in a table
+MANY_CLASSES = 20
+MANY_COLUMNS = 16
+MANY_PARTS = 64
+DIRECTION_TEXT = {
+    "in": "an arc j→i lets vertex i sum the row of j",
+    "out": "an arc j→i lets vertex j sum the row of i",
+}
+RULES = {"keep": "kept", "drop": "dropped", "merge": "merged", "sum": "added up"}
+ROWS = {"volume": "volume", "max_send": "max send", "max_recv": "max\nreceive"}
+COMPARED = ROWS | {"messages": "messages", "imbalance": "imbalance"}
+MIXED = ROWS | {"sums": "partial\nsums", "imbalance": "imbalance"}
+STEPS = COMPARED | {"max_recv": "max receive"}
+WITH_RATIO = ("volume", "max_send")
+OPEN: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False}
+
 
 def describe_partition(partition: Partition, *, lists: bool = True) -> dict[str, object]:
     """All that is stored of a partition but the part vector, and the totals of its metrics.
@@ -34,14 +50,14 @@ def describe_partition(partition: Partition, *, lists: bool = True) -> dict[str,
     hidden = {"parts"} if lists else {"parts", *EXCHANGED, "nodes", "history"}
     facts = {f.name: getattr(partition, f.name) for f in fields(partition) if f.name not in hidden}
     return facts | {
-        "summary": summaries(partition.metrics),
-        "mixed_summary": summaries(partition.mixed),
-        "by_relation_summary": summaries(partition.by_relation),
-        "node_summary": summaries(partition.nodes),
+        "summary": _summaries(partition.metrics),
+        "mixed_summary": _summaries(partition.mixed),
+        "by_relation_summary": _summaries(partition.by_relation),
+        "node_summary": _summaries(partition.nodes),
     }
 
 
-def summaries(figures: Mapping[str, Metrics | NodeTraffic]) -> dict[str, dict[str, float]]:
+def _summaries(figures: Mapping[str, Metrics | NodeTraffic]) -> dict[str, dict[str, float]]:
     """The totals of figures, by direction."""
     return {direction: each.summary() for direction, each in figures.items()}
 
@@ -190,23 +206,6 @@ def describe_schema(graph: Graph) -> dict[str, object]:
     return {"vertex_types": vertices, "relations": relations}
 
 
-MANY = 40  # relations in a table
-MANY_CLASSES = 20
-MANY_COLUMNS = 16
-MANY_PARTS = 64
-DIRECTION_TEXT = {
-    "in": "an arc j→i lets vertex i sum the row of j",
-    "out": "an arc j→i lets vertex j sum the row of i",
-}
-RULES = {"keep": "kept", "drop": "dropped", "merge": "merged", "sum": "added up"}
-ROWS = {"volume": "volume", "max_send": "max send", "max_recv": "max\nreceive"}
-COMPARED = ROWS | {"messages": "messages", "imbalance": "imbalance"}
-MIXED = ROWS | {"sums": "partial\nsums", "imbalance": "imbalance"}
-STEPS = COMPARED | {"max_recv": "max receive"}
-WITH_RATIO = ("volume", "max_send")
-OPEN: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False}
-
-
 def _print(*what: Table | str) -> None:
     """Print on the standard output; wide enough for every table where it is not a terminal."""
     out = terminal.console(markup=False)
@@ -227,31 +226,31 @@ def _table(
     ]  # fmt: skip
     table = Table(*columns, title=title, title_justify="left", **form)
     for row in rows:
-        table.add_row(*(cell if isinstance(cell, str) else number(cell) for cell in row))
+        table.add_row(*(cell if isinstance(cell, str) else _number(cell) for cell in row))
     return table
 
 
 def _facts(title: str, rows: Iterable[tuple[str, object]]) -> Table:
     """A table of names and what there is to say of each; without those with an empty text."""
-    known = ((name.replace("_", " "), shown(plain(fact))) for name, fact in rows if fact != "")
+    known = ((name.replace("_", " "), shown(_plain(fact))) for name, fact in rows if fact != "")
     return _table(title, ["", "~"], known, show_header=False)
 
 
-def number(value: Any) -> str:
+def _number(value: Any) -> str:
     """A number as a cell shows it."""
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:,.1f}" if value >= 10 else f"{value:.4f}"
 
 
-def plain(value: object) -> str:
+def _plain(value: object) -> str:
     """A value of JSON as people read it."""
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {plain(item)}" for key, item in value.items()) or "-"
+        return ", ".join(f"{key} {_plain(item)}" for key, item in value.items()) or "-"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
@@ -269,7 +268,7 @@ def show_list(
     for one in partitions:
         rows, mixed = one.metrics[one.direction], one.mixed.get(one.direction)
         lines.append([
-            one.name, one.model, one.tool, one.direction, one.k, plain(one.seed),
+            one.name, one.model, one.tool, one.direction, one.k, _plain(one.seed),
             rows.volume, max(rows.send_rows), f"{rows.imbalance:.4f}",
             *([mixed.volume, max(mixed.send_rows)] if mixed else "--"), f"{one.seconds:.2f}",
         ])  # fmt: skip
@@ -288,9 +287,9 @@ def show_list(
 def _cells_of_pairs(one: Mapping[str, Any], counted: bool) -> list[object]:
     arcs = [sum(one["arcs"].values())] if counted else []
     drawn = {"drawn": one["drawn"]} if one["drawn"] else {}
-    texts = plain(one["negatives"]), plain(one["candidates"] | drawn), shown(one["made"])
+    texts = _plain(one["negatives"]), _plain(one["candidates"] | drawn), shown(one["made"])
     sizes = [one["positives"][mask] for mask in MASKS]
-    return [one["name"], plain(one["directed"]), *sizes, *arcs, *texts]
+    return [one["name"], _plain(one["directed"]), *sizes, *arcs, *texts]
 
 
 def _cells_of_samples(one: Mapping[str, Any]) -> list[object]:
@@ -366,7 +365,7 @@ def show_graph(
         ("labels", f"{manifest.classes:,} classes{named}" if manifest.classes else "none"),
         ("targets", f"{manifest.targets:,} columns" if manifest.targets else "none"),
         ("masks", (", ".join(manifest.masks) or "none") + splits),
-        *((f"source: {key}", plain(value)) for key, value in manifest.source.items()),
+        *((f"source: {key}", _plain(value)) for key, value in manifest.source.items()),
     ])  # fmt: skip
     _print(facts, *_schema_tables(info.get("schema")))
     if not partitions:
@@ -458,7 +457,7 @@ def show_data(path: Path, manifest: Manifest, data: Mapping[str, Any]) -> None:
     if data["splits"] > 1:
         masks = f"{data['splits']:,} splits, in the first: {masks}"
     if drawn := source.get("split"):
-        masks += f" (drawn: {plain(drawn)})"
+        masks += f" (drawn: {_plain(drawn)})"
     none = "none: all with a label train" if sizes or data["targets"] else "none"
     _print(_facts(str(path), [*facts, ("masks", masks or none)]))
 
@@ -500,7 +499,7 @@ def show_partition(partition: Partition) -> None:
 
 
 def _show_totals(by_direction: Mapping[str, Metrics | NodeTraffic], title: str) -> None:
-    figures = summaries(by_direction)
+    figures = _summaries(by_direction)
     rows = [
         (key.replace("_", " "), *(values[key] for values in figures.values()))
         for key in next(iter(figures.values()), ())
@@ -530,8 +529,8 @@ def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
 
 def _with_change(value: float, before: float | None) -> str:
     if not before or isinstance(value, float):
-        return number(value)
-    return f"{number(value)} ({100 * (value / before - 1):+.1f} %)"
+        return _number(value)
+    return f"{_number(value)} ({100 * (value / before - 1):+.1f} %)"
 
 
 def show_comparison(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -563,7 +562,7 @@ def _compared(
     row: Mapping[str, Any], relative: Mapping[str, float | None], keys: Iterable[str]
 ) -> list[str]:
     """Figures, those that decide with their ratios to random rows."""
-    cells = {key: number(row[key]) for key in keys}
+    cells = {key: _number(row[key]) for key in keys}
     for key in WITH_RATIO:
         ratio = relative[key]
         cells[key] += f" ({'-' if ratio is None else f'{ratio:.3f}'})"
