@@ -347,24 +347,20 @@ def measure_field(
 
     There is one measurement where the pattern is symmetric.
     """
-    graph, found = stored.merged, dict[str, Any]()
-    ways = DIRECTIONS[:1] if stored.manifest.symmetric_pattern else DIRECTIONS
-    if of == "by_relation":
-        if stored.manifest.relations:
-            found = dict(measuring.measure_mixed_both(stored.graph, parts, k, by_relation=True))
-        return found
-    if of == "nodes":
-        if ranks_per_node is not None:
-            sent = {way: measuring.exchange_matrix(graph, parts, k, way) for way in ways}
-            found = {
-                way: measuring.node_traffic(rows, ranks_per_node) for way, rows in sent.items()
-            }
-        return {way: found.get(way, found["in"]) for way in DIRECTIONS if found}
+    graph, symmetric = stored.merged, stored.manifest.symmetric_pattern
+    ways = DIRECTIONS[:1] if symmetric else DIRECTIONS
+    if of == "by_relation" and stored.manifest.relations:
+        return measuring.measure_mixed_both(stored.graph, parts, k, by_relation=True)
+    found: dict[str, Any] = {}
+    if of == "nodes" and ranks_per_node is not None:
+        sent = {way: measuring.exchange_matrix(graph, parts, k, way) for way in ways}
+        found = {way: measuring.node_traffic(sent[way], ranks_per_node) for way in ways}
+        return found | ({"out": found["in"]} if symmetric else {})
     if of == "metrics":
         found = {way: measuring.measure(graph, parts, k, way) for way in ways}
-    else:
-        found = dict(measuring.measure_mixed_both(graph, parts, k, ways))
-    return {way: replace(found.get(way, found["in"]), direction=way) for way in DIRECTIONS}
+    elif of == "mixed":
+        found |= measuring.measure_mixed_both(graph, parts, k, ways)
+    return found | ({"out": replace(found["in"], direction="out")} if found and symmetric else {})
 
 
 def measuring_share(manifest: Manifest, time_limit: float | None) -> float:
