@@ -163,7 +163,7 @@ def _is_group(hint: object) -> bool:
 
 
 def _typed(hint: Any) -> dict[str, Any]:
-    """What an annotation says of an option: its type, and whether it is a flag, or repeated."""
+    """Arguments of click for an annotation: type, and whether it is a flag, or repeated."""
     origin, inside = get_origin(hint), get_args(hint)
     if origin is Annotated:
         first, *more = inside

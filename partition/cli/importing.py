@@ -30,7 +30,7 @@ Comments = Annotated[str | None, click.Choice(COMMENTS)]
 
 @dataclass(frozen=True)
 class _SourceOptions:
-    """What an import is told of the source, and of its arcs.
+    """Options of an import about the source and its arcs.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class _VertexData:
     keep_features: Annotated[str, click.Choice(FORMS)] = AUTOMATIC
 
     def to_fields(self) -> dict[str, Any]:
-        """Arguments of :func:`partition.importing.assemble.attach_files`."""
+        """Convert the options to arguments of :func:`partition.importing.assemble.attach_files`."""
         of_types: dict[str, Path] = {}
         of_all = []
         for text in self.features:

@@ -55,7 +55,7 @@ def _options() -> list[str]:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What add asks of a partition, whatever makes it.
+    """Options of a partition, whatever makes it.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class _Wanted:
 
 
 class _Network(Network):
-    """What a message costs.
+    """Options for the cost of a message.
 
     Attributes
     ----------

@@ -90,7 +90,7 @@ class _Files:
     test_candidates: Path | None = None
 
     def given(self) -> dict[tuple[str, str], Path]:
-        """Those that there are, by mask and kind."""
+        """Files that are given, by mask and kind."""
         found = {}
         for name, file in vars(self).items():
             mask, _, kind = name.partition("_")

@@ -22,7 +22,7 @@ _FORMAT = "gcnmpi-graph"
 _VERSION, _TYPED_VERSION = 5, 6  # the latter of heterogeneous graphs, and of these alone
 _TYPED = ("vertex_types", "relations", "type_features")  # fields that homogeneous graphs lack
 # Version 1 has no data_id; 2 no targets, one split only, dense features; 3 no sums; 4 no data of
-# arcs, and none that are parallel; 5 no types. What a file lacks is as the defaults say.
+# arcs, and none that are parallel; 5 no types. Fields that a file lacks are the defaults.
 _READABLE = (1, 2, 3, 4, _VERSION, _TYPED_VERSION)
 # Types of fields, with the values that a file may have.
 Direction = Annotated[str, one_of(DIRECTIONS)]
@@ -287,7 +287,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def _fault_of(manifest: Manifest) -> str | None:
-    """What fields of a manifest say against each other."""
+    """The first contradiction between fields of a manifest, or None."""
     m, symmetric = manifest, manifest.symmetric_pattern
     if m.directed == symmetric or (m.symmetric_values and not symmetric):
         return "directed and symmetric_… contradict each other"

@@ -429,7 +429,7 @@ class _Step(TypedDict, total=False):
 
 
 class _Options(TypedDict, total=False):
-    """What a refinement goes on with."""
+    """Options of a partition that a refinement goes on with."""
 
     balance: str
     ranks_per_node: Positive | None

@@ -180,7 +180,7 @@ def _ways(
         options = given | ({} if max_net is None else {"max_net": max_net})
         known = backend.memory is not None or backend.distribution is None
         more = max_net is None or ("max_net" not in given and "max_net" in accepted)
-        # What was given may be options of another tool.
+        # The given options may be those of another tool.
         if known and more and (tool is not None or options.keys() <= accepted.keys()):
             yield name, backend, all_options(graph, model, name, backend, options)
 

@@ -400,7 +400,7 @@ class _Trial:
 
 
 def _able(trials: Sequence[_Trial], aim: str) -> list[_Trial]:
-    """Those that were measured for an exchange; mixed ones are for any."""
+    """Trials that were measured for an exchange; mixed ones are for any."""
     return [trial for trial in trials if trial.figures and aim in ("mixed", trial.aim)]
 
 

@@ -148,7 +148,7 @@ class Desk(namedtuple("Desk", "costs sums seen candidates")):
 def counters(
     k: int, weights: np.ndarray, messages: bool, stop: np.ndarray | None
 ) -> dict[str, np.ndarray]:
-    """What every state counts, by the names in :class:`State`: all zero."""
+    """Counts of every state, by the names in :class:`State`: all zero."""
     volumes = {name: np.zeros(k, np.int64) for name in ("sizes", "send", "recv")}
     return volumes | {
         "weights": weights,

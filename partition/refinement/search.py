@@ -94,7 +94,7 @@ def refine(
 
 @dataclass(kw_only=True)
 class Annealing:
-    """What every search is asked for, and its random numbers.
+    """Settings of every search, and its random numbers.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a graph folder has, as facts (JSON) and as tables; and tables of comparisons."""
+"""Content of a graph folder as facts (JSON) and as tables; and tables of comparisons."""
 
 from __future__ import annotations
 

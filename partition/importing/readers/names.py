@@ -176,7 +176,7 @@ def mask_names(name: str) -> tuple[str, ...]:
 
 
 def vertex_role(name: str, of_numbers: bool) -> str:
-    """What a column of a table of vertices is, ids apart, by its name in small letters.
+    """The role of a column of a table of vertices, ids apart, by its name in small letters.
 
     "label", "split", "target", "feature", the name of a mask, or "unread".
     """

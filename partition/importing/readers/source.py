@@ -1,4 +1,4 @@
-"""What readers give and are told: a graph file's content, whole or a piece at a time."""
+"""Arguments and results of readers: a graph file's content, whole or a piece at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Readers:
-    """Those who read a file together; every one makes every call, in the same order.
+    """Processes that read a file together; each makes every call, in the same order.
 
     Attributes
     ----------

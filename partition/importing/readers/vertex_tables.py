@@ -94,7 +94,7 @@ class NodeTable:
 
 @dataclass(frozen=True)
 class _Sought:
-    """What is sought in a file, by which the first line of a table is judged.
+    """The kind of values wanted of a file, by which the first line of a table is judged.
 
     Attributes
     ----------
