@@ -144,7 +144,7 @@ def add(
         For auto: the exchange that a partition is for; auto: one for each, NAME-rows and
         NAME-mixed.  [default: auto]
     memory : SIZE
-        Take at most so much memory, such as 8GB, the tool included. What will be taken is shown
+        Take at most so much memory, such as 8GB, the tool included. The forecast is shown
         first; where needed, a tool that takes less is chosen, and rows that very many need are left
         out of its model.
     if_missing
