@@ -159,7 +159,8 @@ def working(what: str = "", limit: float | None = None) -> Iterator[Callable[...
 
         columns = (
             progress.SpinnerColumn(), progress.TextColumn("{task.description}"),
-            progress.BarColumn(20), progress.TimeElapsedColumn(), progress.TextColumn(most),
+            progress.BarColumn(20), progress.TimeRemainingColumn(), progress.TimeElapsedColumn(),
+            progress.TextColumn(most),
         )  # fmt: skip
         out = console(sys.stderr)
         with progress.Progress(*columns, console=out, transient=True) as display:
