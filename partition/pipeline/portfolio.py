@@ -96,7 +96,7 @@ def add_best(
     report : callable
         Told what is being done.
     asked
-        Fields of :class:`~partition.pipeline.Recipe`.
+        Fields of :class:`~partition.pipeline.balance.Recipe`.
 
     Returns
     -------

@@ -120,7 +120,7 @@ TABLE = {
 
 
 @dataclass(frozen=True)
-class Recipe:
+class StudyRecipe:
     """How a partition of a study is made: a model, its options, and whether it is refined.
 
     Labels are such as ``gp``, ``gp:objective=vol+refined``, ``auto``.
@@ -132,7 +132,7 @@ class Recipe:
     refined: bool = False
 
 
-def parse_recipe(text: str) -> Recipe:
+def parse_recipe(text: str) -> StudyRecipe:
     """A recipe from ``MODEL[:OPTION=VALUE,…][+refined]``; names are checked when it is made."""
     body = text.removesuffix(REFINED)
     model, colon, rest = body.partition(":")
@@ -143,12 +143,12 @@ def parse_recipe(text: str) -> Recipe:
     options = {key: value for key, _, value in pairs}
     if len(options) < len(pairs):
         raise UserError(f"{text!r} is not a recipe: an option is given twice")
-    return Recipe(text, model, options, body != text)
+    return StudyRecipe(text, model, options, body != text)
 
 
 def study(
     graphs: Iterable[str | os.PathLike[str]],
-    recipes: Sequence[Recipe],
+    recipes: Sequence[StudyRecipe],
     ks: Sequence[int],
     *,
     direction: str | None = None,
@@ -170,7 +170,7 @@ def study(
     """
     labels = [recipe.label for recipe in recipes]
     if BASELINE not in labels:
-        recipes = [Recipe(BASELINE, BASELINE), *recipes]
+        recipes = [StudyRecipe(BASELINE, BASELINE), *recipes]
     rows = []
     for path in graphs:
         stored = store.open_graph(path)
@@ -244,7 +244,7 @@ def write_csv(rows: Sequence[Mapping[str, Any]], file: str | os.PathLike[str]) -
 
 
 def _make(
-    path: str | os.PathLike[str], recipe: Recipe, k: int, name: str, common: dict[str, Any]
+    path: str | os.PathLike[str], recipe: StudyRecipe, k: int, name: str, common: dict[str, Any]
 ) -> store.Partition:
     options = dict(recipe.options)
     if "time_limit" in options:

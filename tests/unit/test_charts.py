@@ -20,7 +20,7 @@ from partition.graph.store import list_partitions, open_graph, write_graph
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition
 from partition.reporting import comparison
-from partition.reporting.comparison import Recipe, compare, parse_recipe, study, table
+from partition.reporting.comparison import StudyRecipe, compare, parse_recipe, study, table
 from partition.reporting.page import comparison_figures, write_comparison
 
 EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>&"
@@ -139,7 +139,7 @@ def rows(graphs):
 
 def test_recipes():
     text = "gp:objective=vol+refined"
-    assert parse_recipe(text) == Recipe(text, "gp", {"objective": "vol"}, True)
+    assert parse_recipe(text) == StudyRecipe(text, "gp", {"objective": "vol"}, True)
     assert parse_recipe("auto:time_limit=9").options == {"time_limit": "9"}
     refuses("given twice", parse_recipe, "gp:objective=vol,objective=cut")
     for text in ("", "gp:", "gp:objective", "gp:objective=", "+refined", "g p"):
@@ -159,12 +159,12 @@ def test_every_case_is_there_and_relative_to_random_rows(graphs, rows):
 
 
 def test_partitions_that_are_there_are_not_made_again(graphs, rows):
-    lines, block = [], [Recipe("block", "block")]
+    lines, block = [], [StudyRecipe("block", "block")]
     again = study(graphs, block, [2, 4], report=lines.append)
     volumes = [[r["volume"] for r in of if r["label"] == "block"] for of in (again, rows)]
     assert (lines, volumes[0]) == ([], volumes[1])
     add_partition(graphs[0], "gp", 2, imbalance=0.5, name="gp-2")
-    refuses("made with imbalance", study, graphs[:1], [Recipe("gp", "gp")], [2])
+    refuses("made with imbalance", study, graphs[:1], [StudyRecipe("gp", "gp")], [2])
     study(graphs[:1], block, [2], direction="out")
     assert "block-2-out" in list_partitions(graphs[0])
 
