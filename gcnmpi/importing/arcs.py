@@ -8,65 +8,32 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from collections import ChainMap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from gcnmpi.importing.vertices import SpreadNumbering, before
+from gcnmpi.importing.sending import Ranks
+from gcnmpi.importing.vertices import SpreadNumbering
 from gcnmpi.layout.arcs import own_sum
-from gcnmpi.layout.writing import writing_apart
-from gcnmpi.mpi.comm import Comm, agreed, maximum, redistribute, reduce_in_place, slice_of
-from partition.errors import UserError
+from gcnmpi.mpi.comm import Comm, agreed, reduce_in_place, slice_of
 from partition.graph.content import BETA, Known, described_sum, reverse_excess
-from partition.graph.graph import Graph, chunks, index_dtype
+from partition.graph.graph import ArcData, Graph, chunks, index_dtype
 from partition.graph.hashing import MASK64, mixed
+from partition.importing.arc_data import ArcFiles, check_classes, class_numbers
 from partition.importing.arcs import ArcRules, Keys
-from partition.importing.on_disk import Building, Columns
-from partition.importing.readers.source import Source
+from partition.importing.on_disk import Building, Columns, DataFiles
+from partition.importing.readers.arc_columns import ArcTable, arc_table
+from partition.importing.readers.source import Piece, Source
+from partition.records import map_npy
 from partition.resident import forget_pages
 
 BUCKETS = 1 << 16  # in which arcs are counted, to cut rows into ranges of equal work
 FILES = ("indptr", "indices", "weights", "ids")
 AT_ONCE = 1 << 20  # arcs that are copied or looked at at once
-
-
-@contextlib.contextmanager
-def agreed_writing(comm: Comm) -> Iterator[None]:
-    """A block in which a rank writes to files of its own, and that all ranks leave together."""
-    with agreed(comm):
-        try:
-            yield
-        except OSError as error:
-            what = f"cannot write {error.filename or 'files'}: {error.strerror or error}"
-            hint = "arcs are kept there meanwhile: some 60 bytes for each, 100 with weights"
-            raise UserError(what, hint) from error
-
-
-@contextlib.contextmanager
-def appending(
-    comm: Comm, path: Path, dtype: np.dtype, shape: tuple[int, ...], first: int
-) -> Iterator[Callable[[np.ndarray], None]]:
-    """Give ``put(rows)``, by which a rank writes its rows of an ``.npy`` from row ``first`` on.
-
-    See :func:`gcnmpi.layout.writing.writing_apart`.
-    """
-    with writing_apart(comm, path, dtype, shape) as write:
-
-        def put(rows: np.ndarray) -> None:
-            nonlocal first
-            write(first, rows)
-            first += len(rows)
-
-        yield put
-
-
-def rounds(comm: Comm, columns: Columns, at_once: int) -> Iterator[tuple[Any, ...]]:
-    """So many arcs at a time, and in the end none, until no rank has any more."""
-    for number in range(int(maximum(comm, -(-columns.rows // at_once)))):
-        yield columns.rows_from(number * at_once, at_once)
 
 
 @dataclass(frozen=True)
@@ -75,46 +42,39 @@ class ArcExchange:
 
     Attributes
     ----------
+    ranks : Ranks
+    n : int
     bounds : (P + 1,) int64
         Where the range of rows of each rank begins.
-    at_once : int
-        Arcs that a rank sends in a round.
     """
 
-    comm: Comm
+    ranks: Ranks
     n: int
     bounds: np.ndarray
-    at_once: int
-    max_bytes: float
 
     @property
     def rows(self) -> range:
         """The rows of this rank."""
-        return range(*self.bounds[self.comm.rank : self.comm.rank + 2].tolist())
+        rank = self.ranks.comm.rank
+        return range(*self.bounds[rank : rank + 2].tolist())
 
     def sent(self, keys: Keys, counts: np.ndarray) -> Keys:
         """The keys that come here, by whose rows ``counts`` are increased."""
         to = np.searchsorted(self.bounds, keys.key // self.n, side="right") - 1
-        arrays = [column for column in keys if column is not None]
-        found, _ = redistribute(self.comm, to.astype(np.int32), arrays, self.max_bytes)
-        key, *others = found
-        weights = None if keys.weights is None else others.pop(0)
-        arrived = Keys(key, weights, others.pop() if others else None)
+        found, _ = self.ranks.send(to, *(column for column in keys if column is not None))
+        arrived = Keys._make(None if column is None else found.pop(0) for column in keys)
         counts += np.bincount(arrived.key // self.n - self.rows.start, minlength=len(counts))
         return arrived
 
 
-def numbered(
-    comm: Comm, read: Columns, numbering: SpreadNumbering, path: Path, at_once: int,
-    max_bytes: float,
-) -> Columns:  # fmt: skip
+def numbered(ranks: Ranks, read: Columns, numbering: SpreadNumbering, path: Path) -> Columns:
     """The arcs by the numbers of vertices, in new files where ranks have to ask for them."""
     if numbering.homes is None:
         return read
-    made = Columns(path, *read.names, weighted=read.weighted, numbered=read.numbered)
-    for source, target, *data in rounds(comm, read, at_once):
-        ends = numbering.asked(comm, np.concatenate((source, target)), max_bytes)
-        with agreed_writing(comm):
+    made = Columns(path, *read.names, weighted=read.weighted)
+    for source, target, *data in ranks.rounds(read):
+        ends = numbering.asked(ranks, np.concatenate((source, target)))
+        with ranks.writing():
             made.append(ends[: len(source)], ends[len(source) :], *data)
     read.delete()
     return made
@@ -139,18 +99,23 @@ def bounds_of(comm: Comm, read: Columns, numbering: SpreadNumbering, at_once: in
 
 
 def at_their_rows(
-    exchange: ArcExchange, read: Columns, low: int, rules: ArcRules, path: Path
+    exchange: ArcExchange, read: Columns, low: int, first: int | None, rules: ArcRules, path: Path
 ) -> tuple[Columns, np.ndarray]:
     """The arcs of own rows as keys, and how many each row has; the files read from are deleted.
 
-    ``low`` is the id of the vertex 0.
+    ``low`` is the id of the vertex 0, and ``first`` the number of the first arc that is read here,
+    where arcs are numbered.
     """
-    made = Columns(path, "key", weighted=read.weighted, numbered=read.numbered)
+    made = Columns(path, "key", weighted=read.weighted, numbered=first is not None)
     counts = np.zeros(len(exchange.rows), np.int64)
-    for source, target, weights, numbers in rounds(exchange.comm, read, exchange.at_once):
+    for source, target, weights, _ in exchange.ranks.rounds(read):
         ends = Source(exchange.n, source - low, target - low, weights)
+        numbers = None
+        if first is not None:
+            numbers = np.arange(first, first + len(source))
+            first += len(source)
         keys = exchange.sent(rules.keys_of(ends, numbers), counts)
-        with agreed_writing(exchange.comm):
+        with exchange.ranks.writing():
             made.append(*keys)
     read.delete()
     return made, counts
@@ -158,17 +123,17 @@ def at_their_rows(
 
 def with_reverses(exchange: ArcExchange, build: Building, settled: Columns) -> Columns:
     """Settled arcs of all ranks and their reverses, those of own rows."""
-    comm, n, step = exchange.comm, exchange.n, max(1, build.most // 4)
+    ranks, n, step = exchange.ranks, exchange.n, max(1, build.most // 4)
     form = {"weighted": settled.weighted, "numbered": settled.numbered}
     backs = Columns(build.folder / "backs", "key", **form)
     counts = np.zeros(len(build.rows), np.int64)
-    for columns in rounds(comm, settled, exchange.at_once):
+    for columns in ranks.rounds(settled):
         own = Keys(*columns)
         counts += np.bincount(own.key // n - build.rows.start, minlength=len(counts))
         back = exchange.sent(build.rules.reverses(own, n), counts)
-        with agreed_writing(comm):
+        with ranks.writing():
             backs.append(*back)
-    with agreed_writing(comm):
+    with ranks.writing():
         both = itertools.chain(settled.keys(step), backs.keys(step))
         merged = build.with_reverses(counts, both, settled)
         settled.delete()
@@ -176,33 +141,26 @@ def with_reverses(exchange: ArcExchange, build: Building, settled: Columns) -> C
     return merged
 
 
-def write_arcs(comm: Comm, folder: Path, build: Building, keys: Columns) -> None:
+def write_arcs(ranks: Ranks, folder: Path, build: Building, keys: Columns) -> None:
     """Write pointers, targets and weights of sorted keys.
 
     Every rank has the arcs of its rows, which follow those of the rank before.
     """
-    first, total = before(comm, keys.rows)
-    indices, dtype = folder / "indices.npy", index_dtype(build.n)
-    with appending(comm, indices, dtype, (total,), first) as put, agreed(comm):
+    first, total = ranks.before(keys.rows)
+
+    def appending(
+        name: str, dtype: np.dtype
+    ) -> contextlib.AbstractContextManager[Callable[[np.ndarray], None]]:
+        return ranks.appending(folder / f"{name}.npy", dtype, (total,), first)
+
+    with appending("indices", index_dtype(build.n)) as put, agreed(ranks.comm):
         degrees = build.csr(keys, put)
     ends = first + np.append(0, np.cumsum(degrees))  # the last is the first of the next rank
-    shape, begin = (build.n + 1,), build.rows.start
-    with appending(comm, folder / "indptr.npy", ends.dtype, shape, begin) as put, agreed(comm):
-        put(ends)
+    ranks.write(folder / "indptr.npy", ends, build.n + 1, build.rows.start)
     if keys.weighted:
-        kind = np.dtype(np.float64)
-        with appending(comm, folder / "weights.npy", kind, (total,), first) as put, agreed(comm):
+        with appending("weights", np.dtype(np.float64)) as put, agreed(ranks.comm):
             for _, weights, _ in keys.pieces(AT_ONCE):
                 put(weights)
-
-
-def write_ids(comm: Comm, folder: Path, numbering: SpreadNumbering) -> None:
-    """Write the ids of the vertices, where these are not their numbers."""
-    if numbering.share is not None:
-        first, ids = numbering.share
-        shape = (numbering.n,)
-        with appending(comm, folder / "ids.npy", ids.dtype, shape, first) as put, agreed(comm):
-            put(ids)
 
 
 def known_of(comm: Comm, graph: Graph, rows: range) -> Known:
@@ -244,3 +202,115 @@ def _in_their_order(source: np.ndarray, target: np.ndarray, weight: np.ndarray) 
     number = place - np.maximum.accumulate(np.where(begins, place, 0))
     hashes = mixed((weight + 0.0).view(np.uint64), BETA) + number.astype(np.uint64)
     return (mixed(hashes, BETA) >> np.uint64(12)).astype(np.float64)
+
+
+class SpreadArcData:
+    """Columns of the arcs that a rank reads: those of pieces, and of files with a row for each."""
+
+    def __init__(self, ranks: Ranks, folder: Path, files: ArcFiles) -> None:
+        self._ranks, self._files = ranks, files
+        self._of_pieces, self._of_files = DataFiles(folder / "data"), DataFiles(folder / "files")
+        with agreed(ranks.comm):
+            self._arrays = files.mapped()
+        self._firsts = np.empty(0, np.int64)  # numbers of the first arcs that ranks have read
+        self._forms: dict[str, tuple[np.dtype, tuple[int, ...]]] = {}
+
+    def add(self, piece: Piece) -> None:
+        """Keep the data of a piece."""
+        if len(piece.source):
+            self._of_pieces.append(piece.data)
+
+    def all_read(self, counts: list[int]) -> bool:
+        """Read the rows of the arcs that each rank has read; returns whether there are any data."""
+        comm = self._ranks.comm
+        self._firsts = np.cumsum([0, *counts])
+        first, last = self._firsts[comm.rank : comm.rank + 2]
+        with agreed(comm):
+            self._files.check_rows(self._arrays, self._firsts[-1], "it lists")
+            for start in range(first, last, AT_ONCE):
+                some = slice(start, min(start + AT_ONCE, last))
+                rows = {name: array[some] for name, array in self._arrays.items()}
+                texts = {
+                    name: pa.array(array.tolist(), pa.string())
+                    for name, array in rows.items()
+                    if array.dtype.kind == "U"
+                }
+                numbers = {name: array for name, array in rows.items() if name not in texts}
+                of_files = arc_table(numbers, self._files.in_files()).columns
+                self._of_files.append({**of_files, **texts})
+        own = {name: (a.dtype, a.shape[1:]) for name, a in self._table().columns.items()}
+        self._forms = dict(ChainMap(*comm.allgather(own)))
+        return bool(self._forms)
+
+    def _table(self) -> ArcTable:
+        return self._of_pieces.table().with_columns(self._of_files.table())
+
+    def write(self, folder: Path, keys: Columns) -> ArcData:
+        """Write the columns of the stored arcs, each of which has that of its arc of the source."""
+        ranks, table, forms = self._ranks, self._table(), self._forms
+        comm = ranks.comm
+        if not forms:
+            return ArcData()
+        # Labels that are texts are places in a rank's own list, here made those in a list of all.
+        texts = list(table.names or ())
+        names = sorted(set().union(*comm.allgather(texts)))
+        codes = np.searchsorted(np.array(names, str), np.array(texts, str))
+
+        def numbers() -> Iterator[np.ndarray]:
+            return (wanted for *_, wanted in ranks.rounds(keys))
+
+        def fetched(name: str) -> Iterator[np.ndarray]:
+            dtype, shape = forms[name]
+            column = table.columns.get(name, np.empty((0, *shape), dtype))
+
+            def rows(at: np.ndarray) -> np.ndarray:
+                found = column[at]
+                return codes[found].astype(dtype) if name == "labels" and names else found
+
+            for wanted in numbers():
+                rank = np.searchsorted(self._firsts, wanted, side="right") - 1
+                yield ranks.ask(rank, wanted - self._firsts[rank], rows)
+
+        first, total = ranks.before(keys.rows)
+
+        def stored(
+            name: str, dtype: np.dtype, shape: tuple[int, ...], pieces: Iterator[np.ndarray]
+        ) -> np.ndarray:
+            path = folder / f"arc_{name}.npy"
+            with ranks.appending(path, dtype, (total, *shape), first) as put:
+                for piece in pieces:
+                    with agreed(comm):
+                        put(piece)
+            return map_npy(path)
+
+        def classes() -> tuple[np.ndarray | None, tuple[str, ...] | None]:
+            values = np.empty(0, np.int64)
+            for piece in fetched("labels"):
+                values = np.union1d(values, piece)
+                with agreed(comm):
+                    check_classes(values)
+            values = np.unique(np.concatenate(comm.allgather(values)))
+            with agreed(comm):
+                check_classes(values)
+                found, class_names = class_numbers(values, names or None)
+            if found.max(initial=-1) < 0:
+                return None, class_names
+            pieces = (found[np.searchsorted(values, piece)] for piece in fetched("labels"))
+            return stored("labels", np.dtype(np.int32), (), pieces), class_names
+
+        data = {
+            name: stored(name, *form, fetched(name))
+            for name, form in forms.items()
+            if name != "labels" or form[1]
+        }
+        labels, class_names = data.get("labels"), None
+        if "labels" in forms and labels is None:
+            labels, class_names = classes()
+        at, same = first, True
+        for wanted in numbers():
+            same = same and bool((wanted == np.arange(at, at + len(wanted))).all())
+            at += len(wanted)
+        ids = None
+        if not all(comm.allgather(same)):
+            ids = stored("ids", np.dtype(np.int64), (), numbers())
+        return ArcData(data.get("features"), labels, {}, ids, class_names)

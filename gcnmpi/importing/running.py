@@ -11,12 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gcnmpi.core.resident import peak_bytes
 from gcnmpi.importing import arcs
-from gcnmpi.importing.arc_data import SpreadArcData
-from gcnmpi.importing.arcs import agreed_writing
+from gcnmpi.importing.sending import Ranks
 from gcnmpi.importing.vertices import IdCollector
 from gcnmpi.mpi.comm import Comm, agreed, by_rank_0, check_same, from_root, maximum
 from partition.errors import UserError, system_errors
@@ -33,7 +30,6 @@ from partition.importing.readers.source import Readers, Reading, Tell
 from partition.records import map_npy
 
 FEWEST = 1 << 10  # arcs that are sent at once
-SENT_BYTES = 64  # that an arc takes while it is sent
 
 
 @dataclass(frozen=True)
@@ -80,8 +76,6 @@ def import_together(
 
         folder, scratch = from_root(comm, begin)
         own = scratch / f"rank-{comm.rank}"
-        with agreed_writing(comm):
-            own.mkdir()
         with named_errors(asked.source):
             graph, known, facts = _arcs(comm, asked, state, folder, own, tell)
 
@@ -104,40 +98,43 @@ def _arcs(
     assert memory is not None
     with agreed(comm):
         most = arcs_at_once(memory, 0)
-        at_once = max(FEWEST, most // (8 * comm.size))
-        ranks = Readers(comm.rank, comm.size, comm.allgather, partial(agreed, comm))
-        reading = Reading(tell=tell, readers=ranks)
+        ranks = Ranks(comm, max(FEWEST, most // (8 * comm.size)))
+        readers = Readers(comm.rank, comm.size, comm.allgather, partial(agreed, comm))
+        reading = Reading(tell=tell, readers=readers)
         stream = open_stream(asked.source, asked.format, replace(layout, ids=None), reading)
-    max_bytes = float(at_once * SENT_BYTES)
-    ids = IdCollector(comm, stream, layout, int(memory // 200), max_bytes)
-    data = SpreadArcData(comm, own, asked.arc_files)
+    with ranks.writing():
+        own.mkdir()
+    ids = IdCollector(ranks, stream, layout, int(memory // 200))
+    data = arcs.SpreadArcData(ranks, own, asked.arc_files)
     # The first of two weights stays, and each arc has its data: so arcs keep their order.
     ordered = stream.weighted or rules.parallel or bool(asked.arc_files.given())
     ordered = ordered or bool(layout.arc_features or layout.arc_label)
     form = {"weighted": stream.weighted, "numbered": ordered}
-    read = Columns(own / "read", "source", "target", **form)
+    read = Columns(own / "read", "source", "target", weighted=stream.weighted)
     for piece in stream.pieces:
-        numbers = piece.first + np.arange(len(piece.source)) if ordered else None
-        with agreed_writing(comm):
-            read.append(piece.source, piece.target, piece.weights, numbers)
+        with ranks.writing():
+            read.append(piece.source, piece.target, piece.weights, None)
             data.add(piece)
         ids.add(piece.source, piece.target)
     with agreed(comm):
         if _state(asked.source) != state:
             raise UserError(f"{asked.source} changed while it was read", "import it again")
-    rows = sum(comm.allgather(read.rows))
-    has_data = data.all_read(rows)
+    first, rows = ranks.before(read.rows)
+    has_data = data.all_read(comm.allgather(read.rows))
     numbering = ids.numbering()
-    arcs.write_ids(comm, folder, numbering)
-    read = arcs.numbered(comm, read, numbering, own / "numbered", at_once, max_bytes)
+    if numbering.share is not None:  # the ids of the vertices are not their numbers
+        start, some = numbering.share
+        ranks.write(folder / "ids.npy", some, numbering.n, start)
+    read = arcs.numbered(ranks, read, numbering, own / "numbered")
     bounds = arcs.bounds_of(comm, read, numbering, most // 2)
-    exchange = arcs.ArcExchange(comm, numbering.n, bounds, at_once, max_bytes)
+    exchange = arcs.ArcExchange(ranks, numbering.n, bounds)
     with agreed(comm):
         most = arcs_at_once(memory, len(exchange.rows) + numbering.n // comm.size)
         names = map_npy(folder / "ids.npy") if numbering.share is not None else None
     build = Building(own, numbering.n, exchange.rows, names, most, tell, rules)
-    keys, counts = arcs.at_their_rows(exchange, read, numbering.low, rules, own / "arcs")
-    with agreed_writing(comm):
+    vertices = numbering.low, first if ordered else None
+    keys, counts = arcs.at_their_rows(exchange, read, *vertices, rules, own / "arcs")
+    with ranks.writing():
         pieces = keys.keys(max(1, most // 2))
         settled = build.settled(counts, pieces, form, numbered=has_data or rules.parallel)
         keys.delete()
@@ -147,8 +144,8 @@ def _arcs(
     settled.weighted = rules.valued(stream.weighted)
     if rules.undirected:
         settled = arcs.with_reverses(exchange, build, settled)
-    arcs.write_arcs(comm, folder, build, settled)
-    of_arcs = data.write(folder, settled, at_once, max_bytes)
+    arcs.write_arcs(ranks, folder, build, settled)
+    of_arcs = data.write(folder, settled)
     with agreed(comm):
         files = [file for name in arcs.FILES if (file := folder / f"{name}.npy").exists()]
         arrays: dict[str, Any] = {file.stem: map_npy(file) for file in files}

@@ -6,12 +6,12 @@ evenly, and so are the questions for their numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from gcnmpi.mpi.comm import Comm, agreed, from_root, redistribute, slice_of
+from gcnmpi.importing.sending import Ranks
+from gcnmpi.mpi.comm import agreed, from_root, slice_of
 from partition.errors import UserError
 from partition.graph.hashing import key, mixed
 from partition.importing.arcs import check_number
@@ -25,37 +25,9 @@ SPAN = 16  # ids are looked up in a table if that has so many places for each en
 NO_IDS = np.empty(0, np.int64)
 
 
-def answered(
-    comm: Comm,
-    to: np.ndarray,
-    questions: np.ndarray,
-    answer: Callable[[np.ndarray], np.ndarray],
-    max_bytes: float,
-) -> np.ndarray:
-    """The answers to questions, (m,), in their order: each goes to a rank, which answers all.
-
-    ``to``, (m,) int32, are these ranks; all ranks ask together. A UserError that an answer raises
-    is raised on all of them.
-    """
-    (asked,), counts = redistribute(comm, to, [questions], max_bytes)
-    with agreed(comm):
-        answers = answer(asked)
-    back = np.repeat(np.arange(comm.size, dtype=np.int32), counts)
-    (arrived,), _ = redistribute(comm, back, [answers], max_bytes)
-    found = np.empty_like(arrived)
-    found[np.argsort(to, kind="stable")] = arrived
-    return found
-
-
-def before(comm: Comm, count: int) -> tuple[int, int]:
-    """How many the ranks before this one have, which has ``count``; and all together."""
-    counts = comm.allgather(count)
-    return sum(counts[: comm.rank]), sum(counts)
-
-
-def _homes(comm: Comm, ids: np.ndarray) -> np.ndarray:
-    """The rank that knows the number of each id: (m,) int32."""
-    return (mixed(ids.view(np.uint64), HOMES) % np.uint64(comm.size)).astype(np.int32)
+def _homes(ranks: Ranks, ids: np.ndarray) -> np.ndarray:
+    """The rank that knows the number of each id."""
+    return mixed(ids.view(np.uint64), HOMES) % np.uint64(ranks.comm.size)
 
 
 @dataclass(frozen=True)
@@ -80,7 +52,7 @@ class SpreadNumbering:
     homes: tuple[np.ndarray, np.ndarray] | None = None
     share: tuple[int, np.ndarray] | None = None
 
-    def asked(self, comm: Comm, ends: np.ndarray, max_bytes: float) -> np.ndarray:
+    def asked(self, ranks: Ranks, ends: np.ndarray) -> np.ndarray:
         """The numbers of ids, (m,) int64, from their homes, each asked for once; all ranks ask."""
         different = distinct(ends)
 
@@ -89,7 +61,7 @@ class SpreadNumbering:
             known, numbers = self.homes
             return numbers[np.searchsorted(known, ids)]
 
-        numbers = answered(comm, _homes(comm, different), different, answer, max_bytes)
+        numbers = ranks.ask(_homes(ranks, different), different, answer)
         low, high = (int(different[0]), int(different[-1])) if len(different) else (0, 0)
         if high - low > SPAN * len(ends):
             return numbers[np.searchsorted(different, ends)]
@@ -104,10 +76,8 @@ class IdCollector:
     The latter where they are needed. Rank 0 reads the file of ``layout.ids``.
     """
 
-    def __init__(
-        self, comm: Comm, stream: Stream, layout: Layout, few: int, max_bytes: float
-    ) -> None:
-        self._comm, self._stream, self._layout, self._max_bytes = comm, stream, layout, max_bytes
+    def __init__(self, ranks: Ranks, stream: Stream, layout: Layout, few: int) -> None:
+        self._ranks, self._stream, self._layout = ranks, stream, layout
         self._seen = IdsSeen(few) if stream.vertices is None else None
         self._low, self._high = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
@@ -119,7 +89,7 @@ class IdCollector:
                 self._high = max(self._high, int(some.max()))
         if self._seen is not None:
             fresh = distinct(*ends)
-            (arrived,) = self._sent(_homes(self._comm, fresh), fresh)[0]
+            (arrived,), _ = self._ranks.send(_homes(self._ranks, fresh), fresh)
             self._seen.add(arrived)
 
     def numbering(self) -> SpreadNumbering:
@@ -127,7 +97,7 @@ class IdCollector:
 
         A UserError on all ranks if an id is none of those announced, or there is no arc to tell.
         """
-        comm, stream = self._comm, self._stream
+        comm, stream = self._ranks.comm, self._stream
         low, high = min(comm.allgather(self._low)), max(comm.allgather(self._high))
         if self._seen is None:
             assert stream.vertices is not None
@@ -148,13 +118,11 @@ class IdCollector:
             return self._consecutive(low, high)
         return self._in_order(known, total)
 
-    def _sent(self, to: np.ndarray, *arrays: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
-        return redistribute(self._comm, to, arrays, self._max_bytes)
-
     def _consecutive(self, low: int, high: int) -> SpreadNumbering:
         """Ids that follow each other."""
         n = high - low + 1
-        mine = slice_of(n, self._comm.rank, self._comm.size)
+        comm = self._ranks.comm
+        mine = slice_of(n, comm.rank, comm.size)
         share = (mine.start, np.arange(mine.start, mine.stop) + low) if low else None
         return SpreadNumbering(n, low, share=share)
 
@@ -163,19 +131,17 @@ class IdCollector:
 
         A sample sort (Frazer and McKellar 1970), of which hashes draw the samples.
         """
-        comm = self._comm
+        ranks, comm = self._ranks, self._ranks.comm
         places = np.linspace(0, len(known) - 1, min(len(known), SAMPLES)).astype(np.int64)
         samples = np.sort(np.concatenate(comm.allgather(known[places])))
         cuts = samples[[len(samples) * rank // comm.size for rank in range(1, comm.size)]]
-        to = np.searchsorted(cuts, known, side="right").astype(np.int32)
-        (ids,), _ = self._sent(to, known)
-        first, _ = before(comm, len(ids))
-        return self._at_homes(total, first, np.sort(ids))
+        (ids,), _ = ranks.send(np.searchsorted(cuts, known, side="right"), known)
+        return self._at_homes(total, ranks.before(len(ids))[0], np.sort(ids))
 
     def _at_homes(self, n: int, first: int, share: np.ndarray) -> SpreadNumbering:
         """The numbers of a range of all ids on each rank, made known to the homes of these."""
         numbers = np.arange(first, first + len(share))
-        (known, own), _ = self._sent(_homes(self._comm, share), share, numbers)
+        (known, own), _ = self._ranks.send(_homes(self._ranks, share), share, numbers)
         order = np.argsort(known, kind="stable")
         return SpreadNumbering(n, 0, (known[order], own[order]), (first, share))
 
@@ -184,7 +150,7 @@ class IdCollector:
 
         ``known`` are the ids of arcs whose home is here.
         """
-        comm, where = self._comm, self._stream.where
+        comm, where = self._ranks.comm, self._stream.where
         ids = NO_IDS
 
         def read() -> tuple[int, bool]:
@@ -197,8 +163,8 @@ class IdCollector:
 
         n, plain = from_root(comm, read)
         bounds = np.array([slice_of(n, rank, comm.size).stop for rank in range(comm.size)])
-        to = np.searchsorted(bounds, np.arange(len(ids)), side="right").astype(np.int32)
-        (share,), _ = self._sent(to, ids)
+        to = np.searchsorted(bounds, np.arange(len(ids)), side="right")
+        (share,), _ = self._ranks.send(to, ids)
         found = self._at_homes(n, slice_of(n, comm.rank, comm.size).start, share)
         assert found.homes is not None
         missing = np.setdiff1d(known, found.homes[0])

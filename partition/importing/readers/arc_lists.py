@@ -78,20 +78,19 @@ def stream_array(path: Path, layout: Layout, reading: Reading) -> Stream:
             f"{path} is 2 x 2: it is not clear whether a row is an arc",
             "write the two arcs as a list: 'source target', one a line",
         )
-    readers = reading.readers
+    readers, total = reading.readers, array.shape[1] if array.ndim == 2 else 0
+    first, last = (total * rank // readers.size for rank in (readers.rank, readers.rank + 1))
+    at_once = max(1, total if reading.whole else AT_ONCE)
 
-    def pieces() -> Iterator[Piece]:
-        total = array.shape[1] if array.ndim == 2 else 0
-        at_once = max(1, total if reading.whole else min(AT_ONCE, -(-total // readers.size)))
-        for start in range(readers.rank * at_once, max(1, total), readers.size * at_once):
-            some = array[:, start : start + at_once] if array.ndim == 2 else array
-            yield Piece(*arc_columns.ends_of(some, str(path), SHAPES), None, {}, start)
+    def own() -> Iterator[Piece]:
+        for start in range(first, max(last, first + 1), at_once):
+            end = min(start + at_once, last)
+            some = array[:, start:end] if array.ndim == 2 else array
+            yield Piece(*arc_columns.ends_of(some, str(path), SHAPES), None, {})
             forget_pages(array)
-            reading.tell("reading", min(start + at_once, total), total)
+            reading.tell("reading", end, total)
 
-    none = np.empty(0, np.int64)
-    own = in_step(pieces(), readers, lambda: Piece(none, none, None, {}, 0))
-    return Stream(own, str(path), rest={"format": "npy"})
+    return Stream(in_step(own(), readers), str(path), rest={"format": "npy"})
 
 
 @dataclass(frozen=True)
@@ -140,28 +139,34 @@ class ArcList:
         """
         path, readers = self.table.path, reading.readers
         third, again = _ThirdColumn(), not self.doubtful
-        with read_errors(path):
-            for before, found in self.table.pieces(reading):
-                column = dict(zip(self.table.kinds, found, strict=True))
-                weights = None
-                with readers.agreed():
+
+        def own() -> Iterator[Piece]:
+            nonlocal again
+            with read_errors(path):
+                for where, before, found in self.table.pieces(reading):
+                    column = dict(zip(self.table.kinds, found, strict=True))
                     ends = [column[self.roles[end]] for end in ROLES[:2]]
                     source, target = (_ids(one, self.text, path) for one in ends)
+                    weights = None
                     if "weight" in self.roles:
-                        weights = _weights(column[self.roles["weight"]], path, before)
+                        weights = _weights(column[self.roles["weight"]], where, before)
                     features, labels = (
                         [column[i] for i in some] for some in (self.features, self.labels)
                     )
-                    data = arc_columns.piece_of(features, labels, str(path), before)
+                    data = arc_columns.piece_of(features, labels, where, before)
                     if RELATION in self.roles:
                         of = [column[self.roles[RELATION]]]
-                        data[RELATION] = arc_columns.piece_of([], of, str(path), before)["labels"]
-                if not again:
-                    skipped = int(before == 0 and not self.table.header)
-                    again = any(_has(one[skipped:], self.doubtful) for one in (source, target))
-                if weights is not None and not self.named:
-                    third.add(source, weights, before)
-                yield Piece(source, target, weights, data, before)
+                        data[RELATION] = arc_columns.piece_of([], of, where, before)["labels"]
+                    if not again:
+                        first = before == readers.rank == 0 and not self.table.header
+                        again = any(
+                            _has(one[int(first) :], self.doubtful) for one in (source, target)
+                        )
+                    if weights is not None and not self.named:
+                        third.add(source, weights)
+                    yield Piece(source, target, weights, data)
+
+        yield from in_step(own(), readers)
         seen = readers.gathered(third)
         with readers.agreed():
             _refuse_other_than_weights(path, seen, self.layout)
@@ -475,12 +480,12 @@ def _ids(column: np.ndarray | pa.Array, text: bool, path: Path) -> np.ndarray | 
     )
 
 
-def _weights(column: np.ndarray | pa.Array, path: Path, before: int) -> np.ndarray:
+def _weights(column: np.ndarray | pa.Array, where: str, before: int) -> np.ndarray:
     if isinstance(column, pa.Array) or column.ndim != 1 or column.dtype.kind not in "biuf":
         texts = isinstance(column, pa.Array)
         form = "texts" if texts else f"{column.dtype} {column.shape}"
-        raise UserError(f"{path}: weights are {form}, not numbers")
-    return finite_weights(column, str(path), before)
+        raise UserError(f"{where}: weights are {form}, not numbers")
+    return finite_weights(column, where, before)
 
 
 def _has(texts: pa.Array, wanted: Sequence[str]) -> bool:
@@ -501,16 +506,16 @@ class _ThirdColumn:
     whole: bool = True
     starts: set[int] = field(default_factory=set)
 
-    def add(self, source: np.ndarray | pa.Array, weights: np.ndarray, before: int) -> None:
-        """Take the facts on some more arcs, which have so many others before them."""
+    def add(self, source: np.ndarray | pa.Array, weights: np.ndarray) -> None:
+        """Take the facts on some more arcs."""
         if not len(weights):
             return
-        self.rows += len(weights)
         self.low, self.high = min(self.low, weights.min()), max(self.high, weights.max())
         self.whole = self.whole and bool((weights == np.floor(weights)).all())
         if isinstance(source, np.ndarray) and len(self.starts) < 2:
-            starts = source - np.arange(before, before + len(source))
+            starts = source - np.arange(self.rows, self.rows + len(source))
             self.starts |= {int(starts.min()), int(starts.max())}
+        self.rows += len(weights)
 
 
 def _refuse_other_than_weights(path: Path, seen: Sequence[_ThirdColumn], layout: Layout) -> None:
@@ -526,7 +531,8 @@ def _refuse_other_than_weights(path: Path, seen: Sequence[_ThirdColumn], layout:
             layout,
             "give --columns source,target,weight or, to leave it out, --columns source,target",
         )
-    starts = set().union(*(one.starts for one in seen))
+    before = np.cumsum([0, *(one.rows for one in seen)]).tolist()
+    starts = {start - at for at, one in zip(before, seen, strict=False) for start in one.starts}
     # Targets are whole, not negative and not all the same.
     if starts in ({0}, {1}) and rows >= FEWEST_NUMBERED and 0 <= low < high:
         shown = ", ".join(str(number + min(starts)) for number in range(FEWEST_NUMBERED))

@@ -88,11 +88,11 @@ def stream(path: Path, layout: Layout, reading: Reading) -> Stream:
                 ends = arc_columns.ends_of(np.stack(pair), str(file), "(2, E)")
                 for one in ends:
                     files.check_inside(one, n, file)
-                yield Piece(*ends, None, {}, count)
+                yield Piece(*ends, None, {})
                 count += len(ends[0])
         _check_count(file, count, narcs)
         if not count:
-            yield Piece(np.empty(0, np.int64), np.empty(0, np.int64), None, {}, 0)
+            yield Piece(np.empty(0, np.int64), np.empty(0, np.int64), None, {})
 
     masks, labels, rest = _masks(path, n), found["labels"], dict[str, object]()
     features, of_arcs = (
@@ -251,7 +251,7 @@ def _arcs(file: Path, reading: Reading) -> Iterator[Sequence[np.ndarray]]:
         file, Comments(NO_COMMENTS), separator=",", width=2,
         kinds=dict.fromkeys(range(2), pa.int64()), longest=LONGEST_LINE, meaning="source target",
     )  # fmt: skip
-    return (pair for _, pair in table.pieces(Reading(tell=reading.tell)))
+    return (pair for *_, pair in table.pieces(Reading(tell=reading.tell)))
 
 
 def _rows(file: Path, count: int, dtype: type, reading: Reading) -> np.ndarray | None:
@@ -290,7 +290,7 @@ def _number_rows(path: Path) -> Iterator[np.ndarray]:
     width = table.line(0).count(",") + 1 if table.lines else 0
     kinds = dict.fromkeys(range(width), pa.float64())
     table = replace(table, separator=",", width=width, kinds=kinds, nulls=True)
-    for _, columns in table.pieces(ALL):
+    for *_, columns in table.pieces(ALL):
         yield np.stack(columns, axis=1)
 
 

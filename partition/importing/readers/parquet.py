@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,7 @@ import pyarrow.parquet as pq
 
 from partition.errors import UserError, shortened
 from partition.importing.readers.files import quoted
-from partition.importing.readers.source import Reading, in_step
+from partition.importing.readers.source import Reading
 from partition.importing.readers.text import Comments
 from partition.records import ARCHIVE_RATIO, FREE_ARCHIVE, open_regular
 from partition.resident import check_memory
@@ -48,8 +47,8 @@ class ParquetTable:
         """The type of a column."""
         return self.file.schema_arrow.field(place).type
 
-    def pieces(self, reading: Reading) -> Iterator[tuple[int, list[np.ndarray | pa.Array]]]:
-        """The columns of ``kinds``, some rows at a time, with the number of rows before.
+    def pieces(self, reading: Reading) -> Iterator[tuple[str, int, list[np.ndarray | pa.Array]]]:
+        """The columns of ``kinds``, some rows at a time, the file, and the number of rows before.
 
         As of :func:`array_of`.
         """
@@ -58,7 +57,7 @@ class ParquetTable:
             check_memory(16 * self.rows, f"{self.path}: {self.rows} rows")
         chosen = [self.names[place] for place in self.kinds]
 
-        def arrays(batch: pa.RecordBatch | pa.Table, done: int) -> list[np.ndarray | pa.Array]:
+        def arrays(batch: pa.RecordBatch, done: int) -> list[np.ndarray | pa.Array]:
             found = []
             for name, kind in zip(chosen, self.kinds.values(), strict=True):
                 column = batch.column(name)
@@ -67,16 +66,16 @@ class ParquetTable:
                 found.append(array_of(column, name, self.path, done))
             return found
 
-        def own() -> Iterator[tuple[int, list[np.ndarray | pa.Array]]]:
-            shares = _shares(self.file.metadata, readers.size)
-            for done, groups in itertools.islice(shares, readers.rank, None, readers.size):
-                with _parquet_errors(self.path):
-                    for batch in self.file.iter_batches(AT_ONCE, groups, chosen):
-                        yield done, arrays(batch, done)
-                        done += len(batch)
-                        reading.tell("reading", done, self.rows)
-
-        return in_step(own(), readers, lambda: (0, arrays(self.file.schema_arrow.empty_table(), 0)))
+        groups = range(self.file.metadata.num_row_groups)
+        counts = [self.file.metadata.row_group(group).num_rows for group in groups]
+        owners = np.cumsum([0, *counts])[:-1] * readers.size // max(1, self.rows)
+        done = int(sum(np.compress(owners < readers.rank, counts)))
+        own = np.flatnonzero(owners == readers.rank).tolist()
+        with _parquet_errors(self.path):
+            for batch in self.file.iter_batches(AT_ONCE, own, chosen):
+                yield str(self.path), done, arrays(batch, done)
+                done += len(batch)
+                reading.tell("reading", done, self.rows)
 
 
 def is_parquet(path: Path) -> bool:
@@ -144,24 +143,6 @@ def array_of(
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         raise UserError(f"{where} holds {kind}, not numbers or texts")
     return column.to_numpy(zero_copy_only=False)
-
-
-def _shares(metadata: pq.FileMetaData, readers: int) -> list[tuple[int, list[int]]]:
-    """Groups of rows that one reader reads, with the number of their first row.
-
-    Several groups if these are small; a group is not split, since it would be decoded as a whole.
-    """
-    total = metadata.num_rows
-    least = total if readers == 1 else min(AT_ONCE, -(-total // readers))
-    shares: list[tuple[int, list[int]]] = []
-    done = begun = 0
-    for group in range(metadata.num_row_groups):
-        if not shares or done - begun >= least:
-            begun = done
-            shares.append((done, []))
-        shares[-1][1].append(group)
-        done += metadata.row_group(group).num_rows
-    return shares
 
 
 @contextlib.contextmanager

@@ -98,7 +98,7 @@ def _stream(path: Path, format: str, layout: Layout, reading: Reading) -> Stream
 
 def _whole(stream: Stream) -> Source:
     """All pieces together, with vertices that are numbered."""
-    sources, targets, of_weights, of_data, _ = map(list, zip(*stream.pieces, strict=True))
+    sources, targets, of_weights, of_data = map(list, zip(*stream.pieces, strict=True))
     data, names = _table_of(of_data), None
     weights = _joined(of_weights) if stream.weighted else None
     if stream.text:

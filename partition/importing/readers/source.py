@@ -6,20 +6,21 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from partition.errors import UserError, memory_errors
 from partition.graph.relations import Relation
 from partition.importing.readers.arc_columns import NO_DATA, ArcTable
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Readers:
-    """Processes that read a file together; each makes every call, in the same order.
+    """Processes that read a file together, each a part of it that follows that of the one before.
+
+    Each makes every call, in the same order.
 
     Attributes
     ----------
@@ -35,16 +36,6 @@ class Readers:
     size: int = 1
     gathered: Callable[[Any], list[Any]] = lambda value: [value]
     agreed: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
-
-
-def in_step(pieces: Iterator[T], readers: Readers, nothing: Callable[[], T]) -> Iterator[T]:
-    """Yield pieces until all readers are finished; a finished reader yields ``nothing()``."""
-    while True:
-        with readers.agreed():
-            piece = next(pieces, None)
-        if not any(readers.gathered(piece is not None)):
-            return
-        yield nothing() if piece is None else piece
 
 
 @dataclass(frozen=True)
@@ -187,15 +178,36 @@ class Piece(NamedTuple):
     weights : (m,) float64, optional
     data : mapping of str to (m, …) array, or Arrow array of texts
         Columns of data of the arcs, by name.
-    first : int
-        The number of the first of them in the file, from 0.
     """
 
     source: np.ndarray | pa.Array
     target: np.ndarray | pa.Array
     weights: np.ndarray | None
     data: Mapping[str, np.ndarray | pa.Array]
-    first: int
+
+
+def in_step(pieces: Iterator[Piece], readers: Readers) -> Iterator[Piece]:
+    """Yield pieces until all readers are finished; a finished one yields pieces without arcs.
+
+    An error is raised by all when the readers before have read their parts: it is the first in the
+    file.
+    """
+    error, none = None, np.empty(0, np.int64)
+    while True:
+        piece = None
+        try:
+            with memory_errors():
+                piece = None if error else next(pieces, None)
+        except UserError as caught:
+            error = caught
+        states = readers.gathered((piece is not None, error is not None))
+        more, failed = zip(*states, strict=True)
+        if not any(more[: failed.index(True) if any(failed) else None]):
+            with readers.agreed():
+                if error:
+                    raise error
+            return
+        yield Piece(none, none, None, {}) if piece is None else piece
 
 
 # (name, shape, dtype) → an array to be filled: in memory, or in a file.
@@ -221,8 +233,7 @@ class Reading:
     look : callable
         Shown the lines of a table in text, as they are read, some megabytes at a time.
     readers : Readers
-        Those who share the pieces: each gets as many, the last ones perhaps empty, and the errors
-        of all.
+        Those who share the file.
     """
 
     allocate: Allocate = lambda name, shape, dtype: np.empty(shape, dtype)

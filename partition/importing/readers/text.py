@@ -7,9 +7,8 @@ by one; so every error names its line.
 from __future__ import annotations
 
 import csv
-import itertools
-import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +22,7 @@ import pyarrow.csv as arrow_csv
 from partition.errors import UserError, check_name
 from partition.importing.readers import files
 from partition.importing.readers.names import is_header, is_missing, resembles_number
-from partition.importing.readers.source import ALL, Reading, in_step
+from partition.importing.readers.source import ALL, Reading
 from partition.records import open_regular
 
 LONGEST_LINE = 1 << 16
@@ -46,35 +45,46 @@ def text_blocks(
     a line of more than ``longest`` bytes, or ``LONGEST_BLANK`` characters of nothing but white
     space.
 
-    Several readers take turns: the first block is that of the first of them, and so on. Where
-    the file has no block for one of them at the end, it is empty. Of a packed file, whose middle
-    nobody can find, each unpacks all.
+    Each of several readers gets the lines that begin in its range of bytes. It counts them first,
+    and all ranges are of one size; of a packed file, whose middle nobody can find, each unpacks
+    what stands before its range.
     """
-    readers = reading.readers
-    if readers.size > 1:
-        with readers.agreed(), files.read_errors(path):
-            packed = files.packing_of(path) is not None
-        if not packed:
-            return _blocks_by_place(path, longest, at_once, reading)
-    blocks = _blocks_in_turn(path, longest, at_once, reading)
-    if readers.size == 1:
-        return blocks
-    own = itertools.islice(blocks, readers.rank, None, readers.size)
-    return in_step(own, readers, lambda: (1, b""))
+    readers, lines = reading.readers, 0
+    with readers.agreed(), files.read_errors(path):
+        size = path.stat().st_size
+        at_once = min(at_once, EXPANDS * size + 1)  # as many are allocated
+        cuts = [size * rank // readers.size for rank in (readers.rank, readers.rank + 1)]
+        apart = readers.size > 1 and files.packing_of(path) is None
+        if apart:
+            with open_regular(path) as file:
+                cuts = [_line_start(file, cut, longest) for cut in cuts]
+                file.seek(cuts[0])
+                chunks = _chunks(file, cuts[1] - cuts[0], at_once)
+                lines = sum(chunk.count(b"\n") for chunk in chunks)
+    before = sum(readers.gathered(lines)[: readers.rank])
+    own = range(cuts[0], cuts[1] if readers.rank < readers.size - 1 else sys.maxsize)
+    return _blocks(path, longest, at_once, reading, own, before if apart else None)
 
 
-def _blocks_in_turn(
-    path: Path, longest: int, at_once: int, reading: Reading
+def _blocks(
+    path: Path, longest: int, at_once: int, reading: Reading, own: range, before: int | None
 ) -> Iterator[tuple[int, bytes]]:
-    number, rest, blank = 1, b"", 0
-    size = path.stat().st_size
-    at_once = min(at_once, EXPANDS * size + 1)  # as many are allocated
+    """The blocks that begin at ``own`` bytes of the file, with so many lines ``before`` them.
+
+    None: that shows when what stands before is read.
+    """
+    number, rest, blank, size = 1 + (before or 0), b"", 0, path.stat().st_size
     with files.read_errors(path), files.open_unpacked(path) as file:
-        while chunk := file.read(at_once):
+        if before:
+            file.seek(own.start)
+        chunks = _chunks(file, sys.maxsize if before is None else len(own), at_once)
+        while True:
+            place, chunk = files.position_in(file), next(chunks, b"")
             reading.tell("reading", files.position_in(file), size)
-            if chunk.endswith(b"\r"):  # the other half of a DOS line end may follow
-                chunk += file.read(1)
-            chunk = _plain(path, chunk, begins=number == 1 and not rest)
+            if number == 1 and not rest:
+                if chunk.startswith(UTF16):
+                    raise UserError(f"{path} is in UTF-16", "save it as UTF-8")
+                chunk = chunk.removeprefix(b"\xef\xbb\xbf")
             behind = len(chunk) - len(chunk.rstrip())
             blank = behind + blank * (behind == len(chunk))
             if blank >= LONGEST_BLANK:
@@ -82,41 +92,22 @@ def _blocks_in_turn(
                 raise UserError(f"{path}: there are {most} MiB of blanks and empty lines")
             text = rest + chunk
             _check(path, number, text, longest)
-            end = text.rfind(b"\n") + 1
+            end = text.rfind(b"\n") + 1 if chunk else len(text)
             block, rest = text[:end], text[end:]
-            if block and not block.isspace():
+            if place in own and block and not block.isspace():
                 yield number, block
+            if not chunk or place >= own.stop:
+                return
             number += block.count(b"\n")
-    if rest:
-        yield number, rest
 
 
-def _blocks_by_place(
-    path: Path, longest: int, at_once: int, reading: Reading
-) -> Iterator[tuple[int, bytes]]:
-    """Each block is of the lines that begin within so many bytes; all count their lines at once.
-
-    So everybody knows how many lines there are before its own.
-    """
-    readers, number = reading.readers, 1
-    with readers.agreed(), files.read_errors(path):
-        file = open_regular(path)
-        size = os.fstat(file.fileno()).st_size
-    at_once = max(1, min(at_once, -(-size // readers.size)))
-    with file:
-        for turn in range(0, max(1, -(-size // at_once)), readers.size):
-            place = (turn + readers.rank) * at_once
-            with readers.agreed(), files.read_errors(path):
-                start, end = (_line_start(file, at, longest) for at in (place, place + at_once))
-                file.seek(start)
-                block = _plain(path, file.read(end - start), begins=place == 0)
-            counts = readers.gathered(block.count(b"\n"))
-            first = number + sum(counts[: readers.rank])
-            number += sum(counts)
-            with readers.agreed():
-                _check(path, first, block, longest)
-            reading.tell("reading", min(size, (turn + readers.size) * at_once), size)
-            yield first, b"" if block.isspace() else block
+def _chunks(file: IO[bytes], left: int, at_once: int) -> Iterator[bytes]:
+    r"""The next ``left`` bytes of a file, so many at once; lines end with ``\n``."""
+    while chunk := file.read(min(at_once, left)):
+        if chunk.endswith(b"\r") and len(chunk) < left:  # half of a DOS line end, perhaps
+            chunk += file.read(1)
+        left -= len(chunk)
+        yield chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in chunk else chunk
 
 
 def _line_start(file: IO[bytes], place: int, longest: int) -> int:
@@ -130,15 +121,6 @@ def _line_start(file: IO[bytes], place: int, longest: int) -> int:
     around = file.read(longest + 2)
     found = LINE_END.search(around)
     return place - 1 + (len(around) if found is None else found.end())
-
-
-def _plain(path: Path, block: bytes, begins: bool) -> bytes:
-    """A block with plain line ends; without a byte order mark, if the file ``begins`` with it."""
-    if begins and block.startswith(UTF16):
-        raise UserError(f"{path} is in UTF-16", "save it as UTF-8")
-    if begins:
-        block = block.removeprefix(b"\xef\xbb\xbf")
-    return block.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in block else block
 
 
 def _check(path: Path, number: int, block: bytes, longest: int) -> None:
@@ -278,25 +260,29 @@ class TextTable:
             return self.heading[0], names
         return 0, []
 
-    def pieces(self, reading: Reading) -> Iterator[tuple[int, list[np.ndarray | pa.Array]]]:
-        """The columns of ``kinds``, some megabytes at a time, with the number of rows before.
+    def pieces(self, reading: Reading) -> Iterator[tuple[str, int, list[np.ndarray | pa.Array]]]:
+        """The columns of ``kinds``, some megabytes at a time, and where they are, for messages.
 
-        Numbers are arrays of NumPy, texts of Arrow.
+        That is a name and the number of rows between what it names and the first of these. Numbers
+        are arrays of NumPy, texts of Arrow.
         """
-        readers, rows = reading.readers, 0
+        where, rows = str(self.path), 0
         # A column of few rows costs as much as one of many.
         at_once = max(BLOCK, 512 * self.width)
         for first, block in text_blocks(self.path, self.longest, at_once, reading):
+            if reading.readers.rank and not rows:  # nobody has counted the rows before
+                where = f"{self.path}, from line {first} on"
             reading.look(block)
-            with readers.agreed():
-                columns = self._columns_of(first, block)
-            counts = readers.gathered(len(columns[0]))
-            values = [
-                one if one.type == pa.string() else one.to_numpy(zero_copy_only=False)
-                for one in columns
-            ]
-            yield rows + sum(counts[: readers.rank]), values
-            rows += sum(counts)
+            columns = self._columns_of(first, block)
+            yield (
+                where,
+                rows,
+                [
+                    one if one.type == pa.string() else one.to_numpy(zero_copy_only=False)
+                    for one in columns
+                ],
+            )
+            rows += len(columns[0])
 
     def _columns_of(self, first: int, block: bytes) -> list[pa.Array]:
         """The columns of some lines, of which the first has a number."""

@@ -440,7 +440,7 @@ class _VertexTable:
         kinds |= dict.fromkeys(itertools.chain(*numbers), pa.float64())
         if isinstance(self.table, parquet.ParquetTable):
             kinds |= dict.fromkeys(ids)  # an id that is missing is no empty text
-        for _, columns in replace(self.table, kinds=kinds).pieces(source.ALL):
+        for *_, columns in replace(self.table, kinds=kinds).pieces(source.ALL):
             found = dict(zip(kinds, columns, strict=True))
             for place, pieces in of_words.items():
                 pieces.append(found[place])
