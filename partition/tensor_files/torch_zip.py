@@ -154,7 +154,8 @@ class TorchFile:
             entry = self._archive.getinfo(f"{self._name}/{name}")
         except KeyError as error:
             raise UserError(f"{self.path} is damaged: it has no {name}") from error
-        if entry.compress_type != zipfile.ZIP_STORED or entry.file_size > self._unread:
+        plain = entry.compress_type == zipfile.ZIP_STORED and entry.compress_size == entry.file_size
+        if not plain or entry.file_size > self._unread:
             raise UserError(f"{self.path} is damaged: torch does not compress {name}")
         self._unread -= entry.file_size
         return self._archive.read(entry)

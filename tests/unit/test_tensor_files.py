@@ -159,6 +159,10 @@ def test_what_is_no_state_dict_is_refused(tmp_path):
     wide = OrderedDict(w=write.tensor("0", np.zeros(1 << 18, np.float32)))
     write.write_torch(path, wide, {"0": bytes(1 << 20)}, zipfile.ZIP_DEFLATED)
     refuses("does not compress", read_tensors, path)
+    write.write_torch(path, wide, {"0": bytes(1 << 20)})
+    of_entry = (content := path.read_bytes()).index(b"PK\1\2") + 20
+    path.write_bytes(content[:of_entry] + b"\xfe\xff\xff\xff" + content[of_entry + 4 :])
+    refuses("does not compress", read_tensors, path)  # a buffer of 4 GB is announced
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("model/code/x.py", b"")
         archive.writestr("model/data.pkl", b".")
