@@ -1,16 +1,21 @@
 """Text files: the lines of a reader, and random tables, by Arrow and by hand."""
 
+import gzip
 import random
+import re
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from refusals import refuses
 
 from partition.errors import UserError
 from partition.importing.readers import text
 from partition.importing.readers.reading import open_stream, read_source
-from partition.importing.readers.source import Layout, Reading
+from partition.importing.readers.source import Layout, Readers, Reading
 from partition.importing.readers.text import TextTable
 from partition.importing.readers.vertex_tables import read_features, read_labels
 
@@ -186,3 +191,27 @@ def test_no_row_of_a_random_table_is_lost(tmp_path, monkeypatch, part):
     assert sum(columns is not None for columns in used) > 30
     monkeypatch.setattr(TextTable, "_by_arrow", lambda *a: None)
     assert [outcome(seed, tmp_path) for seed in seeds] == outcomes
+
+
+@given(
+    st.lists(st.tuples(st.text("ab ,1\t", max_size=9), st.sampled_from(["\n", "\r\n", "\r"]))),
+    st.sampled_from([b"", b"\xef\xbb\xbf"]), st.integers(1, 5), st.integers(4, 9), st.booleans(),
+)  # fmt: skip
+def test_readers_get_each_line_once_whatever_their_ranges(lines, mark, ranks, at_once, packed):
+    content = mark + "".join(map("".join, lines)).encode() + b"end"
+    with tempfile.TemporaryDirectory() as folder:
+        path, counts = Path(folder) / "e.txt", list[int]()
+        path.write_bytes(gzip.compress(content) if packed else content)
+
+        def blocks(rank, gathered):
+            reading = Reading(readers=Readers(rank, ranks, gathered))
+            return text.text_blocks(path, at_once=at_once, reading=reading)
+
+        for rank in range(ranks):
+            blocks(rank, lambda count: counts.append(count) or [0] * ranks)
+        found = [each for rank in range(ranks) for each in blocks(rank, lambda count: counts)]
+    of_blocks = [row for n, block in found for row in enumerate(block.split(b"\n"), n)]
+    rows = re.split(rb"\r\n?|\n", content.removeprefix(mark))
+    assert [row for row in of_blocks if row[1].strip()] == [
+        row for row in enumerate(rows, 1) if row[1].strip()
+    ]

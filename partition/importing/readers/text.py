@@ -75,11 +75,12 @@ def _blocks(
     """
     number, rest, blank, size = 1 + (before or 0), b"", 0, path.stat().st_size
     with files.read_errors(path), files.open_unpacked(path) as file:
-        if before:
+        if before is not None:
             file.seek(own.start)
         chunks = _chunks(file, sys.maxsize if before is None else len(own), at_once)
         while True:
             place, chunk = files.position_in(file), next(chunks, b"")
+            ended = not chunk
             reading.tell("reading", files.position_in(file), size)
             if number == 1 and not rest:
                 if chunk.startswith(UTF16):
@@ -92,22 +93,26 @@ def _blocks(
                 raise UserError(f"{path}: there are {most} MiB of blanks and empty lines")
             text = rest + chunk
             _check(path, number, text, longest)
-            end = text.rfind(b"\n") + 1 if chunk else len(text)
+            end = len(text) if ended else text.rfind(b"\n") + 1
             block, rest = text[:end], text[end:]
-            if place in own and block and not block.isspace():
+            if (before is not None or place in own) and block and not block.isspace():
                 yield number, block
-            if not chunk or place >= own.stop:
+            if ended or (before is None and place >= own.stop):
                 return
             number += block.count(b"\n")
 
 
 def _chunks(file: IO[bytes], left: int, at_once: int) -> Iterator[bytes]:
     r"""The next ``left`` bytes of a file, so many at once; lines end with ``\n``."""
-    while chunk := file.read(min(at_once, left)):
-        if chunk.endswith(b"\r") and len(chunk) < left:  # half of a DOS line end, perhaps
-            chunk += file.read(1)
-        left -= len(chunk)
-        yield chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in chunk else chunk
+    half = b""  # of a DOS line end, perhaps, whose other half follows
+    while read := file.read(min(at_once, left)):
+        left -= len(read)
+        chunk = half + read
+        half = b"\r" if chunk.endswith(b"\r") else b""
+        if whole := chunk.removesuffix(b"\r"):
+            yield whole.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in whole else whole
+    if half:
+        yield b"\n"
 
 
 def _line_start(file: IO[bytes], place: int, longest: int) -> int:
