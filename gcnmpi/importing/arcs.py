@@ -20,9 +20,9 @@ from gcnmpi.layout.arcs import own_sum
 from gcnmpi.layout.writing import writing_apart
 from gcnmpi.mpi.comm import Comm, agreed, maximum, redistribute, reduce_in_place, slice_of
 from partition.errors import UserError
-from partition.graph.content import BETA, Known, described_sum, reverse_excess
 from partition.graph.graph import Graph, chunks, index_dtype
 from partition.graph.hashing import MASK64, mixed
+from partition.graph.manifest import BETA, Known, described_sum, reverse_excess
 from partition.importing.arcs import ArcRules, Keys
 from partition.importing.on_disk import Building, Columns
 from partition.importing.readers.source import Source

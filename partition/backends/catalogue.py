@@ -9,10 +9,14 @@ from partition.backends import TOOLS, Option, Tool, check_options
 from partition.errors import UserError, unknown_name
 from partition.graph.graph import Graph
 from partition.graph.sampling import SAMPLERS
-from partition.models import Description, stochastic
-from partition.models.graph import graph_model, row_model
-from partition.models.hypergraph import hypergraph_model
-from partition.models.medium_grain import medium_grain_model
+from partition.models import stochastic
+from partition.models.descriptions import (
+    Description,
+    graph_model,
+    hypergraph_model,
+    medium_grain_model,
+    row_model,
+)
 from partition.registry import Setting, Settings
 
 

@@ -29,23 +29,39 @@ import msgspec
 import numpy as np
 
 from partition.errors import UserError, check_name, system_errors, unknown_name
-from partition.graph import content, folders
+from partition.graph import folders
 from partition.graph.folders import REPLACING, WAIT, check_stored_name, check_target
-from partition.graph.graph import DIRECTIONS, Graph, check_arcs, check_targets, merged
-from partition.graph.links import PAIRS, PairSet
+from partition.graph.graph import (
+    DIRECTIONS,
+    Graph,
+    check_arcs,
+    check_ends,
+    check_targets,
+    merged,
+    settled,
+)
 from partition.graph.manifest import (
+    ARC_FILES,
+    ARC_TYPE,
     Direction,
+    Known,
     Manifest,
+    check_sums,
+    check_symmetry,
+    excess_of,
+    file_arrays,
     graph_of,
     manifest_of,
     map_arrays,
+    parts_id,
     read_manifest,
     stored_fields,
+    sums_of,
 )
 from partition.graph.metrics import Metrics, NodeTraffic, vertex_counts
 from partition.graph.samples import SAMPLES, SampleSet
 from partition.graph.sparse_rows import kept_form
-from partition.graph.typed import check_ends, settled
+from partition.graph.vertex_pairs import PAIRS, PairSet
 from partition.locks import folder_inside, folder_lock
 from partition.records import Positive, Whole, atomic_file, atomic_folder, read_npz, sweep
 
@@ -56,10 +72,10 @@ _PARTITION = {"format": "gcnmpi-partition", "version": 1}
 # The figures in a row of a history whose partition was measured.
 _STEP_FIGURES = ("volume", "max_send", "max_recv", "messages", "imbalance")
 _OPENED = (
-    *content.ARC_FILES,
+    *ARC_FILES,
     "labels",
     "targets",
-    content.ARC_TYPE,
+    ARC_TYPE,
 )  # files read when it is opened
 
 
@@ -136,7 +152,7 @@ class NewFolder:
 
     def fill(
         self, graph: Graph, source: Mapping[str, object], direction: str,
-        keep_features: str = "auto", known: content.Known | None = None,
+        keep_features: str = "auto", known: Known | None = None,
     ) -> Manifest:  # fmt: skip
         """Write the arrays of a graph that are not there yet, and the manifest.
 
@@ -145,7 +161,7 @@ class NewFolder:
         graph = settled(graph)
         if graph.vertex_types is None or keep_features != "auto":
             graph = replace(graph, features=kept_form(graph.features, keep_features))
-        path, new, arrays = self.path, self.temporary, content.file_arrays(graph)
+        path, new, arrays = self.path, self.temporary, file_arrays(graph)
         manifest = manifest_of(graph, arrays, path.stem, direction, source, known)
         missing = {name: a for name, a in arrays.items() if not (new / f"{name}.npy").exists()}
         folders.save_arrays(new, missing, path)
@@ -207,9 +223,9 @@ def open_graph(path: str | os.PathLike[str], *, check: bool = True) -> StoredGra
             raise UserError(f"{path} is damaged: {error.message}", error.hint) from None
         if manifest.sums:
             read = {name: array for name, array in arrays.items() if name in _OPENED}
-            content.check_sums(path, content.sums_of(read), manifest.sums)
+            check_sums(path, sums_of(read), manifest.sums)
         if manifest.symmetric_pattern:
-            content.check_symmetry(path, content.excess_of(graph, manifest.symmetric_values))
+            check_symmetry(path, excess_of(graph, manifest.symmetric_values))
     return StoredGraph(path, manifest, graph)
 
 
@@ -325,7 +341,7 @@ def write_partition(
     if PAIRS.has(path, partition.name):
         raise UserError(f"{path} has pairs {partition.name!r}", "give another --name")
     parts = np.asarray(partition.parts, np.int32)
-    stored = replace(partition, parts=parts, id=content.parts_id(partition.k, parts))
+    stored = replace(partition, parts=parts, id=parts_id(partition.k, parts))
     facts: dict[str, Any] = _PARTITION | vars(stored)
     del facts["parts"]
     for name in EXCHANGED:
@@ -386,7 +402,7 @@ def read_partition(path: str | os.PathLike[str], name: str, *, parts: bool = Tru
         raise UserError(f"{file} does not hold the parts of {manifest.n} vertices")
     if len(vector) and (vector.min() < 0 or vector.max() >= partition.k):
         raise UserError(f"{file} has a part number outside 0..{partition.k - 1}")
-    if content.parts_id(partition.k, vector.astype(np.int32, copy=False)) != partition.id:
+    if parts_id(partition.k, vector.astype(np.int32, copy=False)) != partition.id:
         if _read_description(description).id != partition.id:  # replaced while it was read
             return read_partition(path, name)
         what = f"{file} does not hold the parts that {description.name} describes"

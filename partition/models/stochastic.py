@@ -25,7 +25,7 @@ from partition.graph import sampling
 from partition.graph.graph import Graph, row_sizes
 from partition.graph.hashing import key, mixed
 from partition.graph.sampling import Pattern, pointers, segments
-from partition.models.hypergraph import HypergraphModel
+from partition.models.descriptions import HypergraphModel
 from partition.registry import Setting, Settings
 
 _PROBES = 5

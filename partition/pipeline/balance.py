@@ -249,7 +249,7 @@ def repair(
     relieved, and made if the excess falls. Where none helps, a vertex of a part in excess and one
     of another part change places. So the excess never rises, and it ends; where that does not
     reach the limits, the rest is in the metrics. The ``pattern``, indptr and indices, is the
-    symmetrised graph of :func:`partition.models.graph.graph_model`. No part is emptied.
+    symmetrised graph of :func:`partition.models.descriptions.graph_model`. No part is emptied.
     """
     average = np.maximum(weights.sum(axis=1) / k, 1.0)
     loads = np.array([np.bincount(parts, weights=row, minlength=k) for row in weights])

@@ -10,14 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from partition.errors import UserError
-from partition.graph import content, store
-from partition.graph.graph import check_arc_data, check_arcs, check_targets, symmetry
-from partition.graph.links import check_pairs, identified, list_pairs, read_pairs
+from partition.graph import store
+from partition.graph.graph import check_arc_data, check_arcs, check_ends, check_targets, symmetry
+from partition.graph.manifest import check_sums, content_id, data_id, file_arrays, sums_of
 from partition.graph.metrics import Metrics, NodeTraffic
 from partition.graph.samples import list_samples, read_samples
 from partition.graph.sparse_rows import SparseRows, check_rows
 from partition.graph.store import StoredGraph
-from partition.graph.typed import check_ends
+from partition.graph.vertex_pairs import check_pairs, identified, list_pairs, read_pairs
 from partition.pipeline.adding import measure_field
 
 AT_ONCE = 1 << 22  # numbers that are looked at at once
@@ -55,7 +55,7 @@ def _finding(what: str, check: Callable[..., str | None], *arguments: object) ->
 def _files(stored: StoredGraph) -> str | None:
     files = [*stored.path.glob("*.npy"), *stored.path.glob("features/*.npy")]
     found = {str(file.relative_to(stored.path).with_suffix("")) for file in files}
-    more = sorted(found - content.file_arrays(stored.graph).keys())
+    more = sorted(found - file_arrays(stored.graph).keys())
     return f"{more[0]}.npy is there, but the manifest knows of none" if more else None
 
 
@@ -125,17 +125,17 @@ def _ids(stored: StoredGraph) -> str | None:
 
 def _sums(stored: StoredGraph) -> None:
     if stored.manifest.sums:
-        sums = content.sums_of(content.file_arrays(stored.graph))
-        content.check_sums(stored.path, sums, stored.manifest.sums)
+        sums = sums_of(file_arrays(stored.graph))
+        check_sums(stored.path, sums, stored.manifest.sums)
 
 
 def _content(stored: StoredGraph) -> str | None:
     graph, manifest = stored.graph, stored.manifest
-    if content.content_id(graph) != manifest.id:
+    if content_id(graph) != manifest.id:
         return "indptr, indices or weights are not those that the manifest has the id of"
     if isinstance(graph.features, SparseRows) and check_rows(graph.features, 0, graph.n):
         return None  # which is a finding of its own; rows are made of them below
-    if manifest.data_id and content.data_id(graph) != manifest.data_id:
+    if manifest.data_id and data_id(graph) != manifest.data_id:
         return "the data of vertices or arcs, ids or names of classes are not those of data_id"
     return None
 

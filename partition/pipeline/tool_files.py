@@ -20,9 +20,7 @@ from partition.graph.graph import chunks
 from partition.graph.sampling import pointers
 from partition.graph.store import open_graph
 from partition.locks import check_outside_graphs
-from partition.models import Description
-from partition.models.graph import GraphModel
-from partition.models.hypergraph import HypergraphModel
+from partition.models.descriptions import Description, GraphModel, HypergraphModel
 from partition.pipeline import balance as demands
 from partition.records import atomic_file
 

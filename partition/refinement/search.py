@@ -24,9 +24,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from partition.deadline import Deadline
-from partition.models.hypergraph import HypergraphModel
+from partition.models.descriptions import HypergraphModel
 from partition.refinement import core
-from partition.refinement.matching import Matching
 from partition.refinement.objective import OBJECTIVES, TABLE_SHARE, Objective, cells, sweeps_for
 
 HEATED = 6  # sweeps from which on it pays to heat
@@ -121,9 +120,7 @@ class Annealing:
         random = np.random.default_rng(self.seed)
         self.random = random.integers(1, 2**63, 1, dtype=np.uint64)
 
-    def energy_at(
-        self, state: core.State | Matching, pressure: float, evenness: float = 0.0
-    ) -> core.Energy:
+    def energy_at(self, state: Any, pressure: float, evenness: float = 0.0) -> core.Energy:
         """The objective's slopes at a partition, times the volume: the cost of a row, in rows."""
         objective, k = self.objective, len(state.send)
         total = max(1.0, float(state.send.sum()))
@@ -137,7 +134,7 @@ class Annealing:
             evenness=evenness * objective.sum() * total / k,
         )
 
-    def value(self, state: core.State | Matching, smooth: bool = False) -> float:
+    def value(self, state: Any, smooth: bool = False) -> float:
         """The objective; or a smooth one, with norms for the maxima."""
         largest: Callable[..., float] = _norm if smooth else np.max
         figures = (state.send.sum(), largest(state.send), largest(state.recv), state.messages[0])
@@ -459,3 +456,184 @@ def _squeeze(net_ptr, pins, labels, clusters, new_ptr, new_pins, digest):
                 value += mixed ^ (mixed >> np.uint64(27))
         new_ptr[net + 1] = end
         digest[net] = value
+
+
+# While annealing: how much worse heating may make the partition, the highest temperature in costs
+# of a cut arc, and Energy.evenness over the mean expected volume of a part.
+_BATCH_TOLERANCE, _BATCH_HOTTEST, _BATCH_EVENNESS = 0.1, 10.0, 20.0
+
+
+def refine_for_batches(
+    model: HypergraphModel,
+    parts: np.ndarray,
+    k: int,
+    share: float,
+    *,
+    effort: int = 1,
+    extra_weights: np.ndarray | None = None,
+    **options: Any,
+) -> tuple[np.ndarray, float]:
+    """Move rows between the parts so that batches communicate less, within the balance.
+
+    ``model`` is the column-net hypergraph of full batches, ``share`` the probability q, 0 < q ≤ 1,
+    that a vertex is in a batch. There are ``effort`` times as many sweeps, and heating may go so
+    many times as far. All else is as for :func:`partition.refinement.search.refine`; the rows that
+    a batch exchanges in the mean are returned too.
+    """
+    start = np.asarray(parts).astype(np.int32)
+    level = finest_level(model, extra_weights)
+    if k == 1 or not len(level.owners):
+        return start, 0.0
+    # The cost of so many readers, where one costs 1.
+    counts = np.arange(int(np.diff(level.indptr).max()) + 2)
+    cost = -np.expm1(counts * np.log1p(-share)) / share if share < 1 else counts.clip(0, 1.0)
+    search = _BatchSearch(k, cost, effort, objective=Objective(max_send=0.0), **options)
+    found = search.run(level, start)
+    return found, share**2 * search.volume(search.state(level, found, 0))
+
+
+@dataclass
+class _BatchSearch(Search):
+    """Annealing of single vertices at what a move costs batches."""
+
+    cost: np.ndarray
+    longer: int
+    hottest = _BATCH_HOTTEST
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.tolerance = self.longer * _BATCH_TOLERANCE
+
+    def volume(self, state: core.State) -> float:
+        """The expected volume in units of what one cut arc costs."""
+        return float(_expected(state, self.cost))
+
+    def _descend(self, level: Level, state: core.State, depth: int, finer: int = 0) -> core.State:
+        # A cluster is several readers for one net and one for another: vertices move alone.
+        return self._anneal(level, state, self.longer * sweeps_for(len(level.pins)))
+
+    def _sweep(self, state: core.State, temperature: float) -> None:
+        energy = self.energy_at(state, PRESSURE[temperature == 0])
+        if temperature > 0:
+            energy = energy._replace(evenness=_BATCH_EVENNESS * self.volume(state) / self.k)
+        vertices = core.boundary(state)
+        _sweep(state, vertices, self.unit * temperature, energy, self.cost, self.random)
+
+    def value(self, state: Any, smooth: bool = False) -> float:
+        """The expected volume, as the objective has it."""
+        return float(np.log1p(self.volume(state)))
+
+
+@core.compiled
+def _expected(state, cost):
+    """Σ over nets and the parts that they touch but their home, of the cost of the readers."""
+    total = 0.0
+    for net in range(len(state.facts)):
+        facts = state.facts[net]
+        at, home = facts.where, facts.home
+        if facts.table:
+            for p in range(len(state.sizes)):
+                if p != home:
+                    total += facts.cost * cost[state.cells[at + p]]
+        else:
+            for c in range(at, at + 2 * facts.touched, 2):
+                if state.cells[c] != home:
+                    total += facts.cost * cost[state.cells[c + 1]]
+    return total
+
+
+@core.compiled
+def _note(desk, p, count, facts, mine, a, cost):
+    """Note what one part's readers of a net save a vertex of part ``a`` that would join them."""
+    if mine:
+        saved = cost[count] if p != a else 0.0
+    elif p == facts.home:
+        saved = cost[1]
+    else:
+        saved = cost[1] - (cost[count + 1] - cost[count])
+    desk.costs[core.NEAR, p] += facts.cost * saved
+
+
+@core.compiled
+def _survey(state, v, desk, wide, cost, random):
+    """Look at all nets of a vertex; how many candidates, and the cost of a part that has none.
+
+    ``desk.costs[NEAR]`` is how much less than there the vertex costs on each part.
+    """
+    k, a = len(state.sizes), np.int64(state.parts[v])
+    ncandidates, ntables, base = 0, 0, 0.0
+    for i in range(state.vertex_ptr[v], state.vertex_ptr[v + 1]):
+        facts = state.facts[state.nets[i]]
+        at, mine = facts.where, facts.owner == v
+        here = np.int64(0)
+        if facts.table:
+            ntables += 1
+            here = np.int64(state.cells[at + a])
+            if wide:
+                for p in range(k):
+                    if state.cells[at + p] > 0:
+                        _note(desk, p, np.int64(state.cells[at + p]), facts, mine, a, cost)
+        else:
+            for c in range(at, at + 2 * facts.touched, 2):
+                part, count = np.int64(state.cells[c]), np.int64(state.cells[c + 1])
+                if part == a:
+                    here = count
+                _note(desk, part, count, facts, mine, a, cost)
+                ncandidates = core.meet(desk, part, ncandidates)
+        if mine:  # the readers in its part would become remote ones
+            base += facts.cost * cost[here - 1]
+        else:
+            base += facts.cost * cost[1]
+            if facts.home != a:
+                base -= facts.cost * (cost[here] - cost[here - 1])
+    if wide:
+        return k, base
+    ncandidates = core.meet(desk, core.below(random, k), ncandidates)
+    if ntables:
+        for i in range(state.vertex_ptr[v], state.vertex_ptr[v + 1]):
+            facts = state.facts[state.nets[i]]
+            if facts.table:
+                for c in range(ncandidates):
+                    p = desk.candidates[c]
+                    count = np.int64(state.cells[facts.where + p])
+                    if count > 0:
+                        _note(desk, p, count, facts, facts.owner == v, a, cost)
+    return ncandidates, base
+
+
+@core.compiled
+def _sweep(state, vertices, temperature, energy, cost, random):
+    """Offer each vertex of a list, in random order, its best other part.
+
+    As :func:`partition.refinement.core.sweep`, at what a move costs batches.
+    """
+    k = len(state.sizes)
+    wide, desk = k <= core.WIDE, core.new_desk(k)
+    for p in range(k):
+        core.set_prices(state, p, energy)
+    for position in range(len(vertices)):
+        if state.stop[0]:
+            break
+        v = core.take(vertices, position, random)
+        a = np.int64(state.parts[v])
+        if state.sizes[a] == 1:
+            continue
+        ncandidates, base = _survey(state, v, desk, wide, cost, random)
+        base = core.leaving(state, v, energy, base)
+        best, least, ties = np.int64(-1), np.inf, 0
+        for c in range(ncandidates):
+            b = np.int64(c) if wide else desk.candidates[c]
+            delta = base - desk.costs[core.NEAR, b]
+            desk.costs[core.NEAR, b] = 0.0
+            desk.seen[b] = False
+            if b == a:
+                continue
+            delta = core.arriving(state, v, b, energy, delta)
+            if delta > least or not core.has_room(state, v, b, 1.0):
+                continue
+            ties = ties + 1 if delta == least else 1
+            if ties == 1 or core.below(random, ties) == 0:
+                best, least = b, delta
+        most = core.tolerance(temperature, random)
+        if best >= 0 and least <= most:
+            core.move(state, v, best, energy)

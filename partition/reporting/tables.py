@@ -15,14 +15,13 @@ from rich.table import Column, Table
 from partition import terminal
 from partition.errors import shown
 from partition.graph.aggregation import arrivals, loops
-from partition.graph.graph import AT_ONCE, MASKS, UNLABELLED, Graph, known_rows, of_split
-from partition.graph.links import PairSet, has_arcs
+from partition.graph.graph import AT_ONCE, MASKS, UNLABELLED, Graph, by_type, known_rows, of_split
 from partition.graph.metrics import Metrics, NodeTraffic
 from partition.graph.relations import names_of
 from partition.graph.samples import SampleSet
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import EXCHANGED, Manifest, Partition, StoredGraph
-from partition.graph.typed import by_type
+from partition.graph.vertex_pairs import PairSet, has_arcs
 from partition.pipeline.checking import Finding
 
 MANY = 40  # relations in a table

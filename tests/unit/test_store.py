@@ -24,15 +24,15 @@ from gcnmpi.options.config import from_table
 from gcnmpi.options.frames import frames_of
 from gcnmpi.options.task import SAMPLES, TASKS
 from gcnmpi.run.samples.reading import OwnSteps
-from partition.graph import content, sparse_rows, store
 from partition.graph import graph as graph_module
-from partition.graph.content import content_id, data_id
+from partition.graph import manifest, sparse_rows, store
 from partition.graph.graph import Graph, known_rows, of_split, training_rows
-from partition.graph.links import read_pairs, write_pairs
+from partition.graph.manifest import content_id, data_id
 from partition.graph.metrics import measure
 from partition.graph.samples import list_samples, read_samples, write_samples
 from partition.graph.sparse_rows import SparseRows, check_rows, from_dense, kept_form
 from partition.graph.store import list_partitions, open_graph, read_partition, write_graph
+from partition.graph.vertex_pairs import read_pairs, write_pairs
 from partition.importing.assemble import attach_files
 from partition.importing.vertex_data import RandomSplit, VertexFiles, attach, draw_masks
 from partition.pipeline.adding import add_partition
@@ -382,7 +382,7 @@ def test_a_check_finds_what_a_folder_lies_about(folder, says):
 
 @pytest.mark.parametrize("at_once", [1 << 15, 2])
 def test_symmetry_is_looked_at(tmp_path, monkeypatch, at_once):
-    monkeypatch.setattr(content, "AT_ONCE", at_once)
+    monkeypatch.setattr(manifest, "AT_ONCE", at_once)
     pairs = [(0, 1), (1, 0), (1, 2), (2, 1), (3, 3), (4, 0), (0, 4)]
     graph, path = from_arcs(5, pairs), tmp_path / "g.graph"
     weights = np.arange(graph.nnz, dtype=float)
