@@ -28,6 +28,10 @@ AGAIN = "import the graph again"
 AT_ONCE = 1 << 22  # numbers that are looked at at once
 
 
+def _classes_of(labels: np.ndarray | None) -> int:
+    return 0 if labels is None else max(0, int(np.max(labels, initial=-1)) + 1)
+
+
 @dataclass(frozen=True)
 class ArcData:
     """Columns with a row for each stored arc, in the order of the arcs (plain or mapped arrays).
@@ -59,9 +63,7 @@ class ArcData:
     @property
     def classes(self) -> int:
         """Number of classes: the largest label + 1; 0 where labels are none."""
-        if self.labels is None or self.labels.ndim == 2 or not len(self.labels):
-            return 0
-        return max(0, int(self.labels.max()) + 1)
+        return 0 if self.targets else _classes_of(self.labels)
 
     @property
     def targets(self) -> int:
@@ -75,31 +77,6 @@ class ArcData:
             named["arc_labels"] = None
         named |= {f"arc_{name}_mask": self.masks.get(name) for name in MASKS}
         return {name: array for name, array in named.items() if array is not None}
-
-
-def check_arc_data(graph: Graph, classes: int) -> None:
-    """Refuse data of arcs that no arc has, in bounded memory.
-
-    A UserError if a feature is not finite, a label is outside −1..classes−1 or infinite, a number
-    in the source is negative, or an arc is in two masks.
-    """
-    data = graph.arc_data
-    numbered = data.labels is not None and not data.targets
-    step = max(1, AT_ONCE // max(1, data.width, data.targets))
-    for start in range(0, graph.nnz, step):
-        some = slice(start, start + step)
-        if data.features is not None and not np.isfinite(data.features[some]).all():
-            raise UserError("arc_features.npy has a number that is not finite", AGAIN)
-        labels = np.zeros(1) if data.labels is None else data.labels[some]
-        if data.targets and np.isinf(labels).any():
-            raise UserError("arc_labels.npy has a number that is infinite", AGAIN)
-        if numbered and not UNLABELLED <= labels.min() <= labels.max() < classes:
-            raise UserError(f"arc_labels.npy has a label outside -1..{classes - 1}", AGAIN)
-        if data.ids is not None and data.ids[some].min() < 0:
-            raise UserError("arc_ids.npy has a negative number", AGAIN)
-        both = sum((mask[some].astype(np.int8) for mask in data.masks.values()), np.int8(0))
-        if np.any(both > 1):
-            raise UserError("an arc is in two masks", AGAIN)
 
 
 DIRECTIONS = ("in", "out")
@@ -174,7 +151,7 @@ class Graph:
     @property
     def classes(self) -> int:
         """Number of classes: the largest label + 1, 0 without labels."""
-        return 0 if self.labels is None else max(0, int(np.max(self.labels, initial=-1)) + 1)
+        return _classes_of(self.labels)
 
     @property
     def splits(self) -> int:
@@ -245,13 +222,14 @@ def distinct(numbers: np.ndarray) -> np.ndarray:
     return found[np.concatenate(([True], found[1:] != found[:-1]))]
 
 
-def check_arcs(graph: Graph, first: int, last: int) -> None:
-    """Refuse arcs of the vertices first..last−1 that no graph has, in bounded memory.
+def check_arcs(graph: Graph, first: int = 0, last: int | None = None) -> None:
+    """Refuse arcs of the vertices first..last−1, or of all, that no graph has; in bounded memory.
 
     Whoever indexes by the numbers in a file has to do this before: compiled code does not look. A
     UserError if ``indptr`` does not increase or leaves the arcs, a target is outside 0..n−1, the
     targets of a vertex do not increase, or a weight is not finite. Parallel arcs may repeat one.
     """
+    last = graph.n if last is None else last
     for start in range(first, last, _STEP):
         ends = graph.indptr[start : min(start + _STEP, last) + 1]
         if ends[0] < 0 or ends[-1] > graph.nnz or (ends[1:] < ends[:-1]).any():
@@ -271,15 +249,19 @@ def check_arcs(graph: Graph, first: int, last: int) -> None:
             raise UserError("weights.npy has a weight that is not finite", AGAIN)
 
 
-def check_targets(graph: Graph, classes: int) -> None:
+def check_targets(graph: Graph, classes: int, on: str = "vertices") -> None:
     """A UserError if a label is outside −1..classes−1, or a target is infinite."""
-    for start in range(0, graph.n, _STEP):
-        some = slice(start, start + _STEP)
-        labels = np.zeros(1) if graph.labels is None else graph.labels[some]
-        if graph.labels is not None and (labels.min() < UNLABELLED or labels.max() >= classes):
-            raise UserError(f"labels.npy has a label outside -1..{classes - 1}", AGAIN)
-        if graph.targets is not None and np.isinf(graph.targets[some]).any():
-            raise UserError("targets.npy has a target that is infinite", AGAIN)
+    rows = examples_of(graph, on)
+    labels, targets = ("labels", "targets") if on == VERTICES else ("arc_labels",) * 2
+    step = max(1, _STEP // (1 if rows.targets is None else rows.targets.shape[1]))
+    for start in range(0, rows.n, step):
+        some = slice(start, start + step)
+        if rows.labels is not None:
+            least, most = rows.labels[some].min(), rows.labels[some].max()
+            if least < UNLABELLED or most >= classes:
+                raise UserError(f"{labels}.npy has a label outside -1..{classes - 1}", AGAIN)
+        if rows.targets is not None and np.isinf(rows.targets[some]).any():
+            raise UserError(f"{targets}.npy has a target that is infinite", AGAIN)
 
 
 def merged(graph: Graph) -> Graph:
@@ -427,7 +409,7 @@ class Examples:
     @property
     def classes(self) -> int:
         """Number of classes: the largest label + 1, 0 without labels."""
-        return 0 if self.labels is None else max(0, int(np.max(self.labels, initial=-1)) + 1)
+        return _classes_of(self.labels)
 
 
 def examples_of(graph: Graph, on: str) -> Examples:
@@ -570,15 +552,13 @@ def check_ends(graph: Graph) -> None:
         return
     if arc_type.dtype != relation_dtype(len(graph.relations)):
         raise UserError(f"arc_type.npy holds {arc_type.dtype}", AGAIN)
-    ends = [[types.range(one.source), types.range(one.target)] for one in graph.relations]
-    low = np.array([[each.start for each in pair] for pair in ends], np.int64)
-    high = np.array([[each.stop for each in pair] for pair in ends], np.int64)
+    kinds = np.array(graph.schema.ends)
     for first, last, *pairs in arc_pieces(graph):
         number = np.asarray(arc_type[graph.indptr[first] : graph.indptr[last]])
-        if len(number) and number.max() >= len(ends):
-            raise UserError(f"arc_type.npy has a relation outside 0..{len(ends) - 1}", AGAIN)
+        if len(number) and number.max() >= len(kinds):
+            raise UserError(f"arc_type.npy has a relation outside 0..{len(kinds) - 1}", AGAIN)
         for side, vertices in enumerate(pairs):
-            wrong = (vertices < low[number, side]) | (vertices >= high[number, side])
+            wrong = types.of(vertices) != kinds[number, side]
             if wrong.any():
                 at = int(np.argmax(wrong))
                 arc = " -> ".join(str(each[at]) for each in pairs)

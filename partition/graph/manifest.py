@@ -1,7 +1,8 @@
-"""Hashes of arrays: content ids of a graph, and checksums that ranks add up.
+"""The manifest of a graph folder: facts about its graph, ids and checksums, and its arrays.
 
-An id is of all bytes in their order, so one process has to read them all. A checksum is a sum over
-all words of a file, so each of many can read a part of it, and any number of them finds the same.
+An id is a hash of all bytes in their order, so one process has to read them all. A checksum is a
+sum over all words of a file, so each of many can read a part of it, and any number of them finds
+the same.
 """
 
 from __future__ import annotations
@@ -16,18 +17,22 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from partition.errors import UserError, require
-from partition.graph.folders import checked, map_array, read_json
-from partition.graph.graph import AGAIN, DIRECTIONS, MASKS, ArcData, Graph, arc_pieces, symmetry
+from partition.graph import graph as graphs
+from partition.graph.folders import checked, dump_json, map_array, read_json, save_arrays
+from partition.graph.graph import AGAIN, DIRECTIONS, MASKS, VERTICES, ArcData, Graph, arc_pieces
 from partition.graph.hashing import AT_ONCE, MASK64, key, mixed
 from partition.graph.relations import Relation, Schema, VertexTypes, schema_fault
 from partition.graph.sparse_rows import FILES as SPARSE_FILES
 from partition.graph.sparse_rows import SparseRows
-from partition.records import Count, Positive, one_of
+from partition.records import Count, Positive, atomic_file, one_of
 from partition.resident import forget_pages
 
 ARC_FILES = ("indptr", "indices", "weights")
 ARC_FEATURES = ("arc_features",)
+_DATA_FILES = ("features", "labels", "targets", "ids")  # of vertices
+
 ARC_TYPE = "arc_type"
+_OPENED = (*ARC_FILES, "labels", "targets", ARC_TYPE)  # read when a folder is opened
 FEATURE_FILES = ("features", *SPARSE_FILES)
 TYPE_FEATURES = "features/"  # begins the names of files of one type of vertices
 _ALPHA, BETA = key(0, 0x5355), key(0, 0x4D53)  # keys of their own
@@ -84,16 +89,12 @@ def _data_arrays(graph: Graph) -> dict[str, Any]:
 
     Features that are kept as CSR read like the array that they stand for.
     """
-    named = {
-        "features": graph.features,
-        "labels": graph.labels if graph.classes else None,
-        "targets": graph.targets,
-        "ids": graph.ids,
-        **{f"{name}_mask": graph.masks.get(name) for name in MASKS},
-        **{TYPE_FEATURES + name: array for name, array in graph.type_features.items()},
-        **graph.arc_data.columns(),
-        ARC_TYPE: graph.arc_type,
-    }
+    named = {name: getattr(graph, name) for name in _DATA_FILES}
+    if not graph.classes:
+        named["labels"] = None
+    named |= {f"{name}_mask": graph.masks.get(name) for name in MASKS}
+    named |= {TYPE_FEATURES + name: array for name, array in graph.type_features.items()}
+    named |= {**graph.arc_data.columns(), ARC_TYPE: graph.arc_type}
     return {
         name: a if isinstance(a, SparseRows) else np.ascontiguousarray(a)
         for name, a in named.items()
@@ -334,64 +335,84 @@ class Manifest:
         return self.weighted or self.parallel
 
 
-def manifest_of(
-    graph: Graph,
-    arrays: Mapping[str, np.ndarray],
-    name: str,
-    direction: str,
-    source: Mapping[str, object],
-    known: Known | None = None,
+def write_arrays(
+    folder: Path, graph: Graph, known: Known | None, target: Path, **said: Any
 ) -> Manifest:
-    """The manifest of a folder with a graph, of which ``arrays`` are the files.
+    """Write the arrays of a graph that are not in a new folder yet, and the manifest.
 
-    Facts that are ``known`` of them already are not found out again.
+    ``said`` are its name, direction and source; facts that are ``known`` are not found out again.
+    The folder will become ``target``.
     """
-    known = known or Known(symmetry(graph), {})
-    pattern, values = known.symmetric
-    missing = {name: array for name, array in arrays.items() if name not in known.sums}
-    sums = {**known.sums, **sums_of(missing)}
-    features, of_arcs, types = graph.features, graph.arc_data, graph.vertex_types
-    return Manifest(
+    arrays, types = file_arrays(graph), graph.vertex_types
+    pattern, values = known.symmetric if known else graphs.symmetry(graph)
+    sums = dict(known.sums) if known else {}
+    sums |= sums_of({name: array for name, array in arrays.items() if name not in sums})
+    facts: dict[str, Any] = {}
+    for of, on, features in (
+        ("", VERTICES, graph.features),
+        ("arc_", graphs.ARCS, graph.arc_data.features),
+    ):
+        rows = graphs.examples_of(graph, on)
+        facts[f"{of}features"] = 0 if features is None else int(features.shape[1])
+        facts[f"{of}targets"] = 0 if rows.targets is None else int(rows.targets.shape[1])
+        facts[f"{of}classes"], facts[f"{of}class_names"] = rows.classes, rows.class_names or ()
+        facts[f"{of}masks"] = tuple(mask for mask in MASKS if mask in rows.masks)
+    for fact in ("n", "nnz", "splits", "parallel", "relations"):
+        facts[fact] = getattr(graph, fact)
+    manifest = Manifest(
         id=content_id(graph),
-        name=name,
-        n=graph.n,
-        nnz=graph.nnz,
         directed=not pattern,
         symmetric_pattern=pattern,
         symmetric_values=values,
         weighted=graph.weights is not None,
-        direction=direction,
-        features=0 if features is None else int(features.shape[1]),
-        classes=graph.classes,
-        masks=tuple(name for name in MASKS if name in graph.masks),
-        source=dict(source),
         data_id=data_id(graph),
-        class_names=graph.class_names or (),
-        feature_entries=features.entries if isinstance(features, SparseRows) else 0,
-        targets=0 if graph.targets is None else int(graph.targets.shape[1]),
-        splits=graph.splits,
-        parallel=graph.parallel,
-        arc_features=of_arcs.width,
-        arc_classes=of_arcs.classes,
-        arc_targets=of_arcs.targets,
-        arc_masks=tuple(name for name in MASKS if name in of_arcs.masks),
-        arc_class_names=of_arcs.class_names or (),
+        feature_entries=graph.features.entries if isinstance(graph.features, SparseRows) else 0,
         sums={name: sums[name] for name in arrays},
         vertex_types={} if types is None else types.counts,
-        relations=graph.relations,
         type_features={name: int(x.shape[1]) for name, x in graph.type_features.items()},
         version=_VERSION if types is None else _TYPED_VERSION,
+        **said,
+        **facts,
     )
+    missing = {name: a for name, a in arrays.items() if not (folder / f"{name}.npy").exists()}
+    save_arrays(folder, missing, target)
+    hidden = () if types else _TYPED
+    with atomic_file(folder / "manifest.json", "w") as file:
+        dump_json(file, {name: v for name, v in vars(manifest).items() if name not in hidden})
+    return manifest
 
 
-def map_arrays(path: Path, manifest: Manifest) -> dict[str, np.ndarray]:
-    """The arrays of a graph folder by the names of their files, mapped, as its manifest says.
+def read_graph(path: Path, check: bool) -> tuple[Manifest, Graph]:
+    """The manifest of a graph folder, and its graph, whose arrays are mapped.
+
+    See :func:`partition.graph.store.open_graph`.
+    """
+    manifest = read_manifest(path)
+    arrays = _map_arrays(path, manifest)
+    graph = _graph_of(manifest, arrays)
+    if check:
+        try:
+            graphs.check_arcs(graph)
+            graphs.check_ends(graph)
+            graphs.check_targets(graph, manifest.classes)
+        except UserError as error:
+            raise UserError(f"{path} is damaged: {error.message}", error.hint) from None
+        if manifest.sums:
+            read = {name: array for name, array in arrays.items() if name in _OPENED}
+            check_sums(path, sums_of(read), manifest.sums)
+        if manifest.symmetric_pattern:
+            check_symmetry(path, excess_of(graph, manifest.symmetric_values))
+    return manifest, graph
+
+
+def _map_arrays(path: Path, manifest: Manifest) -> dict[str, np.ndarray]:
+    """The arrays by the names of their files, mapped, as the manifest says.
 
     A UserError if one is missing, damaged, or of another shape or kind.
     """
-    m, entries = manifest, manifest.feature_entries
-    n, nnz, splits = m.n, m.nnz, [(m.n, m.splits)] if m.splits > 1 else []
-    table: list[tuple[str, object, str, tuple[int, ...]]] = [  # name, whether, kinds, shape
+    m, entries, n, nnz = manifest, manifest.feature_entries, manifest.n, manifest.nnz
+    splits = [(n, m.splits)] if m.splits > 1 else []
+    table: list[tuple[Any, ...]] = [  # name, whether, kinds, shapes
         ("indptr", True, "i", (n + 1,)),
         ("indices", True, "i", (nnz,)),
         ("weights", m.weighted, "f", (nnz,)),
@@ -408,66 +429,45 @@ def map_arrays(path: Path, manifest: Manifest) -> dict[str, np.ndarray]:
         ("arc_ids", (path / "arc_ids.npy").exists(), "i", (nnz,)),
         ("arc_type", m.vertex_types, "u", (nnz,)),
         *((f"arc_{name}_mask", True, "b", (nnz,)) for name in m.arc_masks),
+        *((f"{name}_mask", True, "b", (n,), *splits) for name in m.masks),
         *((TYPE_FEATURES + name, True, "f", (m.vertex_types[name], width))
           for name, width in m.type_features.items()),
     ]  # fmt: skip
     arrays = {
-        name: map_array(path / f"{name}.npy", kinds, shape)
-        for name, there, kinds, shape in table
+        name: map_array(path / f"{name}.npy", kinds, *shapes)
+        for name, there, kinds, *shapes in table
         if there
-    }
-    arrays |= {
-        f"{name}_mask": map_array(path / f"{name}_mask.npy", "b", (n,), *splits) for name in m.masks
     }
     for name, last in (("indptr", nnz), ("features_indptr", entries)):
         if name in arrays and (arrays[name][0], arrays[name][-1]) != (0, last):
             found = f"{path}/{name}.npy goes from {arrays[name][0]} to {arrays[name][-1]}"
             raise UserError(f"{found}, the manifest says 0 to {last}", AGAIN)
     if m.sums and m.sums.keys() != arrays.keys():
-        one = min(m.sums.keys() ^ arrays.keys())
-        raise UserError(
-            f"{path}/manifest.json is damaged: it contradicts itself about {one}.npy", AGAIN
-        )
+        one = f"{min(m.sums.keys() ^ arrays.keys())}.npy"
+        what = f"{path}/manifest.json is damaged: it contradicts itself about {one}"
+        raise UserError(what, AGAIN)
     return arrays
 
 
-def graph_of(manifest: Manifest, arrays: Mapping[str, np.ndarray]) -> Graph:
+def _graph_of(manifest: Manifest, arrays: Mapping[str, np.ndarray]) -> Graph:
     """The graph of a folder with these arrays."""
     m, get = manifest, arrays.get
-    features: np.ndarray | SparseRows | None = get("features")
+    facts: dict[str, Any] = {name: get(name) for name in (*ARC_FILES, *_DATA_FILES, ARC_TYPE)}
     if m.feature_entries:
         indptr, indices, data = (arrays[name] for name in SPARSE_FILES)
-        features = SparseRows(indptr, indices, data, m.features)
-    of_arcs = ArcData(
-        get("arc_features"),
-        get("arc_labels"),
-        {name: arrays[f"arc_{name}_mask"] for name in m.arc_masks},
-        get("arc_ids"),
-        m.arc_class_names or None,
+        facts["features"] = SparseRows(indptr, indices, data, m.features)
+    masks, of_arcs = (
+        {name: arrays[f"{of}{name}_mask"] for name in names}
+        for of, names in (("", m.masks), ("arc_", m.arc_masks))
     )
-    return Graph(
-        arrays["indptr"],
-        arrays["indices"],
-        get("weights"),
-        features,
-        get("labels"),
-        {name: arrays[f"{name}_mask"] for name in m.masks},
-        get("ids"),
-        m.class_names or None,
-        get("targets"),
-        of_arcs,
-        m.parallel,
-        VertexTypes.of_counts(m.vertex_types) if m.vertex_types else None,
-        m.relations,
-        get("arc_type"),
-        {name: arrays[TYPE_FEATURES + name] for name in m.type_features},
+    names = m.arc_class_names or None
+    facts["arc_data"] = ArcData(
+        get("arc_features"), get("arc_labels"), of_arcs, get("arc_ids"), names
     )
-
-
-def stored_fields(manifest: Manifest) -> dict[str, object]:
-    """The fields of a manifest as its file has them."""
-    hidden = () if manifest.vertex_types else _TYPED
-    return {name: value for name, value in vars(manifest).items() if name not in hidden}
+    facts["vertex_types"] = VertexTypes.of_counts(m.vertex_types) if m.vertex_types else None
+    facts["type_features"] = {name: arrays[TYPE_FEATURES + name] for name in m.type_features}
+    facts |= {"parallel": m.parallel, "relations": m.relations}
+    return Graph(masks=masks, class_names=m.class_names or None, **facts)
 
 
 def read_manifest(path: Path) -> Manifest:

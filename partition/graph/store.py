@@ -31,32 +31,15 @@ import numpy as np
 from partition.errors import UserError, check_name, system_errors, unknown_name
 from partition.graph import folders
 from partition.graph.folders import REPLACING, WAIT, check_stored_name, check_target
-from partition.graph.graph import (
-    DIRECTIONS,
-    Graph,
-    check_arcs,
-    check_ends,
-    check_targets,
-    merged,
-    settled,
-)
+from partition.graph.graph import DIRECTIONS, Graph, merged, settled
 from partition.graph.manifest import (
-    ARC_FILES,
-    ARC_TYPE,
     Direction,
     Known,
     Manifest,
-    check_sums,
-    check_symmetry,
-    excess_of,
-    file_arrays,
-    graph_of,
-    manifest_of,
-    map_arrays,
     parts_id,
+    read_graph,
     read_manifest,
-    stored_fields,
-    sums_of,
+    write_arrays,
 )
 from partition.graph.metrics import Metrics, NodeTraffic, vertex_counts
 from partition.graph.samples import SAMPLES, SampleSet
@@ -71,12 +54,6 @@ EXCHANGED = ("metrics", *_SUMMED)  # figures of a partition that are metrics of 
 _PARTITION = {"format": "gcnmpi-partition", "version": 1}
 # The figures in a row of a history whose partition was measured.
 _STEP_FIGURES = ("volume", "max_send", "max_recv", "messages", "imbalance")
-_OPENED = (
-    *ARC_FILES,
-    "labels",
-    "targets",
-    ARC_TYPE,
-)  # files read when it is opened
 
 
 @dataclass(frozen=True)
@@ -161,12 +138,9 @@ class NewFolder:
         graph = settled(graph)
         if graph.vertex_types is None or keep_features != "auto":
             graph = replace(graph, features=kept_form(graph.features, keep_features))
-        path, new, arrays = self.path, self.temporary, file_arrays(graph)
-        manifest = manifest_of(graph, arrays, path.stem, direction, source, known)
-        missing = {name: a for name, a in arrays.items() if not (new / f"{name}.npy").exists()}
-        folders.save_arrays(new, missing, path)
-        with atomic_file(new / "manifest.json", "w") as file:
-            folders.dump_json(file, stored_fields(manifest))
+        path, new = self.path, self.temporary
+        said = {"name": path.stem, "direction": direction, "source": dict(source)}
+        manifest = write_arrays(new, graph, known, path, **said)
         if path.exists():
             # Until the new folder is in its place.
             self.locks.enter_context(folder_lock(path, REPLACING, patience=WAIT))
@@ -211,22 +185,7 @@ def open_graph(path: str | os.PathLike[str], *, check: bool = True) -> StoredGra
         or of another shape than the manifest says.
     """
     path = Path(path)
-    manifest = read_manifest(path)
-    arrays = map_arrays(path, manifest)
-    graph = graph_of(manifest, arrays)
-    if check:
-        try:
-            check_arcs(graph, 0, graph.n)
-            check_ends(graph)
-            check_targets(graph, manifest.classes)
-        except UserError as error:
-            raise UserError(f"{path} is damaged: {error.message}", error.hint) from None
-        if manifest.sums:
-            read = {name: array for name, array in arrays.items() if name in _OPENED}
-            check_sums(path, sums_of(read), manifest.sums)
-        if manifest.symmetric_pattern:
-            check_symmetry(path, excess_of(graph, manifest.symmetric_values))
-    return StoredGraph(path, manifest, graph)
+    return StoredGraph(path, *read_graph(path, check))
 
 
 @dataclass(frozen=True)
