@@ -133,7 +133,7 @@ class NewFolder:
     ) -> Manifest:  # fmt: skip
         """Write the arrays of a graph that are not there yet, and the manifest.
 
-        See :func:`write_graph`, and :func:`partition.graph.manifest.manifest_of` for what is known.
+        See :func:`write_graph`; what is known, :func:`partition.graph.manifest.write_arrays`.
         """
         graph = settled(graph)
         if graph.vertex_types is None or keep_features != "auto":

@@ -65,12 +65,11 @@ def settle(graph: Graph, direction: str, k: int, seed: int, options: Settings) -
     require(batches >= 0, told)
     if options["sampler"] != "vertex":
         options = {**options, "owners": "batch"}
-    drawn = _Drawn(graph, direction, seed, options)
+    sampler, drawn = _drawn(graph, direction, seed, options)
     if batches == 0:
         probes = list(islice(drawn, _PROBES))
-        nets = sum(len(nets.owners) for nets in probes) / _PROBES
-        pins = sum(len(nets.pins) for nets in probes) / _PROBES
-        epoch = drawn.sampler.batches if options["owners"] == "all" else 1
+        nets, pins = np.mean([(len(one.owners), len(one.pins)) for one in probes], 0).tolist()
+        epoch = sampler.batches if options["owners"] == "all" else 1
         if not options["theta"] and nets:
             # A larger theta, rather than hours: an epoch of batches at least.
             bound = _MOST_PINS if share_of_vertices(graph.n, options) is None else _MOST_TO_START
@@ -83,12 +82,10 @@ def settle(graph: Graph, direction: str, k: int, seed: int, options: Settings) -
         batches = -(-batches // epoch) * epoch
         if pins * batches > _MAX_PINS:
             asked = f"theta = {theta:g} and delta = {delta:g} ask for {wanted:,} nets"
-            raise UserError(
-                f"{asked}: {batches:,} batches of {pins:,.0f} pins are too many",
-                "choose a larger theta, or give the number of batches",
-            )
+            many = f"{asked}: {batches:,} batches of {pins:,.0f} pins are too many"
+            raise UserError(many, "choose a larger theta, or give the number of batches")
         options = {**options, "theta": theta}
-    return {**options, "batch": str(drawn.sampler.size), "batches": max(batches, 1)}
+    return {**options, "batch": str(sampler.size), "batches": max(batches, 1)}
 
 
 def share_of_vertices(n: int, options: Settings) -> float | None:
@@ -112,7 +109,7 @@ def stochastic_model(
     """
     merged = _nets(Pattern(np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, np.int32)))
     pending, waiting = list[_Nets](), 0
-    for nets in islice(_Drawn(graph, direction, seed, options), batches):
+    for nets in islice(_drawn(graph, direction, seed, options)[1], batches):
         pending.append(nets)
         waiting += len(nets.pins)
         if waiting > max(PENDING_PINS, len(merged.pins) // 2):
@@ -136,38 +133,31 @@ class _Nets:
     codes: np.ndarray  # (2, nets) uint64
 
 
-_JOINED = ("owners", "pins", "costs", "codes")
-
-
-class _Drawn:
-    """The nets of one mini-batch after the other.
+def _drawn(
+    graph: Graph, direction: str, seed: int, options: Settings
+) -> tuple[sampling.Sampler, Iterator[_Nets]]:
+    """The sampler of mini-batches, and the nets of one after the other.
 
     Nets of all vertices: batch by batch of one epoch after the other. Nets of the batch's own
     vertices: the first batch of each epoch, so independent draws.
     """
+    own = sampling.stream_seed(seed, sampling.MODEL)
+    name, size, fanouts = (str(options[key]) for key in ("sampler", "batch", "fanouts"))
+    sampler = sampling.make_sampler(name, graph.n, size, own, fanouts)
+    side = sampling.sides(graph, direction, sampler.side)
 
-    def __init__(self, graph: Graph, direction: str, seed: int, options: Settings) -> None:
-        own = sampling.stream_seed(seed, sampling.MODEL)
-        name, batch, fanouts = (str(options[key]) for key in ("sampler", "batch", "fanouts"))
-        self.sampler = sampling.make_sampler(name, graph.n, batch, own, fanouts)
-        self._side = sampling.sides(graph, direction, self.sampler.side)
-        self._all = options["owners"] == "all"
-
-    def __iter__(self) -> Iterator[_Nets]:
+    def nets() -> Iterator[_Nets]:
         for number in count():
-            if self._all:
-                yield _nets(self._of_all(*divmod(number, self.sampler.batches)))
+            if options["owners"] == "all":  # every column of M, with its rows in the batch
+                inside = np.zeros(sampler.n, bool)
+                inside[sampler.members(*divmod(number, sampler.batches))] = True
+                entry = np.flatnonzero(inside[side.other])
+                indptr = np.searchsorted(entry, side.indptr)
+                yield _nets(Pattern(np.arange(sampler.n), indptr, side.other[entry]))
             else:
-                patterns = self.sampler.patterns(self._side, number, 0)
-                yield _joined([_nets(pattern) for pattern in patterns])
+                yield _joined([*map(_nets, sampler.patterns(side, number, 0))])
 
-    def _of_all(self, epoch: int, batch: int) -> Pattern:
-        """Every column of M, with its rows in the batch."""
-        indptr, rows = self._side.indptr, self._side.other
-        inside = np.zeros(self.sampler.n, bool)
-        inside[self.sampler.members(epoch, batch)] = True
-        entry = np.flatnonzero(inside[rows])
-        return Pattern(np.arange(len(inside)), np.searchsorted(entry, indptr), rows[entry])
+    return sampler, nets()
 
 
 def _nets(pattern: Pattern) -> _Nets:
@@ -196,8 +186,11 @@ def _joined(pieces: list[_Nets]) -> _Nets:
     if len(pieces) == 1:
         return pieces[0]
     indptr = pointers(np.concatenate([np.diff(piece.indptr) for piece in pieces]))
-    rest = {name: [getattr(piece, name) for piece in pieces] for name in _JOINED}
-    return _Nets(indptr=indptr, **{name: np.concatenate(of, -1) for name, of in rest.items()})
+    owners, pins, costs, codes = (
+        np.concatenate([getattr(piece, name) for piece in pieces], -1)
+        for name in ("owners", "pins", "costs", "codes")
+    )
+    return _Nets(owners, indptr, pins, costs, codes)
 
 
 def _merge(pieces: list[_Nets]) -> _Nets:

@@ -18,24 +18,22 @@ from typing import Any
 
 import numpy as np
 
-from partition.backends import TOOLS, Tool
-from partition.backends.catalogue import MODELS, all_options, settled
+from partition.backends import TOOLS
+from partition.backends.catalogue import MODELS, settled
 from partition.errors import UserError, require
 from partition.graph import metrics as measuring
 from partition.graph import store
-from partition.graph.graph import DIRECTIONS, Graph
+from partition.graph.graph import DIRECTIONS
 from partition.graph.metrics import Metrics, NodeTraffic
 from partition.graph.store import Manifest, Partition, StoredGraph
 from partition.importing.partfile import read_parts
 from partition.pipeline import balance, solving
 from partition.pipeline.memory import within
-from partition.pipeline.solving import check_balance, choose_tool, deadline_with_refinement
+from partition.pipeline.solving import deadline_with_refinement
 from partition.refinement.objective import Objective
-from partition.registry import Settings
 from partition.resident import taken
 from partition.signals import at_once
 
-_MEASURES = {"rows": measuring.measure, "mixed": measuring.measure_mixed}  # of an exchange
 # The time that measuring takes, of rows and mixed, in both directions; and the most of a time
 # limit that is kept for it.
 _SECONDS_PER_ARC, _MOST_SHARE = 0.8e-6, 0.3
@@ -47,6 +45,9 @@ _STARTED_FROM = (
     "name", "id", "k", "model", "tool", "tool_version", "direction", "seed", "options",
 )  # fmt: skip
 _KEPT = ("balance", "ranks_per_node")
+_USUAL = balance.Recipe()
+# How an exchange is measured.
+MEASURES = {"rows": measuring.measure, "mixed": measuring.measure_mixed}
 
 
 class PartitionWarning(UserWarning):
@@ -119,65 +120,54 @@ def add_partition(
     # Everything the user may have got wrong, before minutes of work.
     stored = store.open_graph(path)
     graph, recipe = stored.merged, balance.recipe_of(stored, options)
-    chosen, backend = choose_tool(model, tool)
-    settings = all_options(graph, model, chosen, backend, options)
-    check_balance(recipe, chosen, backend)
+    chosen, backend, settings = solving.chosen_tool(graph, model, tool, recipe, options)
     recipe.check(stored, k)
     if memory is not None:
         way = within(graph, model, k, memory, recipe, tool=tool, refine=refine, options=options)
         report(f"memory: {way}")
-        chosen, backend, settings = way.tool, TOOLS.get(way.tool), dict(way.options)
-        check_balance(recipe, chosen, backend)
-    balanced = backend.balanced or refine is not None
-    seeded = backend.seeded or refine is not None
-    if name is None:
-        imbalance, seed = (
-            recipe.imbalance if balanced else balance.USUAL_IMBALANCE,
-            recipe.seed * seeded,
+        chosen, backend, settings = solving.chosen_tool(
+            graph, model, way.tool, recipe, dict(way.options)
         )
-        name = _default_name(model, k, backend, settings)
-        name += replace(recipe, imbalance=imbalance, seed=seed).ending
+    balanced, seeded = (does or refine is not None for does in (backend.balanced, backend.seeded))
+    if name is None:
+        imbalance = recipe.imbalance if balanced else balance.USUAL_IMBALANCE
+        objective, wanted = backend.options.get("objective"), settings.get("objective")
+        usual = objective is None or wanted == objective.default
+        name = f"{model}-{k}" if usual else f"{model}-{wanted}-{k}"
+        name += replace(recipe, imbalance=imbalance, seed=recipe.seed * seeded).ending
         name += "" if refine is None else REFINED
     with new_partition(stored.path, (name,), "gcn-partition add", overwrite):
-        start = time.perf_counter()
+        start, history, refining = time.perf_counter(), [], None
         deadline = deadline.part(1 - measuring_share(stored.manifest, time_limit))
         settings = settled(graph, model, k, recipe.seed, recipe.direction, settings)
         parts = solving.make_parts(
-            graph, model, k, recipe, tool=chosen, working=working,
+            graph, model, k, recipe, tool=chosen, working=working, options=settings,
             reassign=refine is None or refine.exchange == "rows",
             deadline=deadline if refine is None else deadline.part(solving.BEFORE_REFINING),
-            options=settings,
         )  # fmt: skip
-        made, history = time.perf_counter(), []
+        made = time.perf_counter()
         if refine is not None:
-            before = _MEASURES[refine.exchange](graph, parts, k, recipe.direction)
+            before = MEASURES[refine.exchange](graph, parts, k, recipe.direction)
             history.append(step(chosen, made - start, before))
             working("refining")
             parts = solving.refined(graph, parts, k, refine, recipe, deadline=deadline)
             refining = time.perf_counter() - made
-        parts = solving.mapped(graph, parts, k, recipe)
-        seconds = time.perf_counter() - start
-
-        found = figures_of(stored, parts, k, recipe.ranks_per_node, working)
-        aim = MODELS[model].exchange if refine is None else refine.exchange
-        reached = found.of(aim, recipe.direction)
+        parts = solving.mapped(graph, parts, k, recipe)  # which only renumbers the parts
         record = settings | recipe.record()
-        if refine is not None:  # mapping only renumbers the parts
-            history.append(step("refine", refining, reached))
-            record |= {"refine": asdict(refine)}
+        record |= {} if refine is None else {"refine": asdict(refine)}
         record |= {} if time_limit is None else {"time_limit": time_limit}
-        if balanced:
-            warn_of_imbalance(graph, reached, recipe)
-        if memory is not None:
-            own, other = taken()
-            report(f"memory: taken {own / 1e9:.2f} GB, by the tool {other / 1e9:.2f} GB")
-        return put_partition(
-            stored, found, overwrite, name=name, parts=parts, k=k, model=model, tool=chosen,
-            direction=recipe.direction, options=record, history=history, seconds=seconds,
+        partition = store_partition(
+            stored, recipe, refine.exchange if refine else MODELS[model].exchange, overwrite,
+            refining, working, name=name, parts=parts, k=k, model=model, tool=chosen,
+            options=record, history=history, seconds=time.perf_counter() - start,
             seed=recipe.seed if seeded or MODELS[model].random else None,
             imbalance=recipe.imbalance if balanced else None,
             deterministic=backend.deterministic(settings) and not deadline.decided,
         )  # fmt: skip
+    if memory is not None:
+        own, other = taken()
+        report(f"memory: taken {own / 1e9:.2f} GB, by the tool {other / 1e9:.2f} GB")
+    return partition
 
 
 def refine_partition(
@@ -260,27 +250,21 @@ def refine_partition(
         begun = time.perf_counter()
         deadline = deadline.part(1 - measuring_share(stored.manifest, time_limit))
         first = solving.joined(graph, before.parts, before.k, k, recipe)
-        parts = solving.refined(
-            graph, first, k, objective, recipe, effort=effort, deadline=deadline
-        )
+        limits = {"effort": effort, "deadline": deadline}
+        parts = solving.refined(graph, first, k, objective, recipe, **limits)
         parts = solving.mapped(graph, parts, k, recipe)
         seconds = time.perf_counter() - begun
-
-        found = figures_of(stored, parts, k, recipe.ranks_per_node)
-        reached = found.of(objective.exchange, recipe.direction)
-        was = _MEASURES[objective.exchange](graph, first, k, recipe.direction)
-        kept = {key: before.options[key] for key in _KEPT if key in before.options}
+        was = MEASURES[objective.exchange](graph, first, k, recipe.direction)
+        told = start if k == before.k else f"{start} joined"
         record = {
             "start": {key: getattr(before, key) for key in _STARTED_FROM},
             "refine": asdict(objective) | {"effort": effort, "time_limit": time_limit},
         }
-        told = start if k == before.k else f"{start} joined"
-        warn_of_imbalance(graph, reached, recipe)
-        return put_partition(
-            stored, found, overwrite, name=name, parts=parts, k=k, model=before.model,
-            tool="refine", direction=recipe.direction, seed=seed, imbalance=recipe.imbalance,
-            options=record | kept, seconds=seconds,
-            history=[step(told, before.seconds, was), step("refine", seconds, reached)],
+        record |= {key: before.options[key] for key in _KEPT if key in before.options}
+        return store_partition(
+            stored, recipe, objective.exchange, overwrite, seconds, name=name, parts=parts, k=k,
+            model=before.model, tool="refine", seed=seed, imbalance=recipe.imbalance,
+            options=record, history=[step(told, before.seconds, was)], seconds=seconds,
             deterministic=before.deterministic and not deadline.decided,
         )  # fmt: skip
 
@@ -326,8 +310,32 @@ class Figures:
         return (self.mixed if exchange == "mixed" else self.metrics)[direction]
 
 
+def store_partition(
+    stored: StoredGraph, recipe: balance.Recipe, exchange: str, overwrite: bool,
+    refining: float | None = None, working: Callable[[str], None] = lambda stage: None,
+    **facts: Any,
+) -> Partition:  # fmt: skip
+    """Measure and store a partition that was made for an exchange.
+
+    ``refining`` are the seconds of a refinement, the last step of the history; ``facts`` are other
+    fields of :class:`Partition`. A warning where the balance asked for was not reached.
+    """
+    graph, found = stored.merged, figures_of(stored, facts["parts"], facts["k"], recipe, working)
+    reached = found.of(exchange, recipe.direction)
+    if refining is not None:
+        facts["history"] = [*facts["history"], step("refine", refining, reached)]
+    names = balance.single_constraints(graph, recipe.constraints)
+    for name in names if facts["imbalance"] is not None else ():
+        (weights,) = balance.constraint_weights(graph, recipe.direction, (name,))
+        heaviest = int(weights.argmax())
+        message = imbalance_fault(reached, name, recipe.imbalance, heaviest, int(weights[heaviest]))
+        if message is not None:
+            warnings.warn(message, PartitionWarning, stacklevel=3)
+    return put_partition(stored, found, overwrite, direction=recipe.direction, **facts)
+
+
 def figures_of(
-    stored: StoredGraph, parts: np.ndarray, k: int, ranks_per_node: int | None = None,
+    stored: StoredGraph, parts: np.ndarray, k: int, recipe: balance.Recipe = _USUAL,
     working: Callable[[str], None] = lambda stage: None,
 ) -> Figures:  # fmt: skip
     """Measure a partition that is to be stored."""
@@ -335,7 +343,7 @@ def figures_of(
     metrics = measure_field("metrics", stored, parts, k)
     working("measuring the mixed exchange")
     mixed, by_relation = (measure_field(of, stored, parts, k) for of in ("mixed", "by_relation"))
-    nodes = measure_field("nodes", stored, parts, k, ranks_per_node)
+    nodes = measure_field("nodes", stored, parts, k, recipe.ranks_per_node)
     return Figures(metrics, mixed, by_relation, nodes)
 
 
@@ -348,19 +356,22 @@ def measure_field(
     There is one measurement where the pattern is symmetric.
     """
     graph, symmetric = stored.merged, stored.manifest.symmetric_pattern
+    if of == "by_relation":
+        related = bool(stored.manifest.relations)
+        whole = stored.graph
+        return measuring.measure_mixed_both(whole, parts, k, by_relation=True) if related else {}
     ways = DIRECTIONS[:1] if symmetric else DIRECTIONS
-    if of == "by_relation" and stored.manifest.relations:
-        return measuring.measure_mixed_both(stored.graph, parts, k, by_relation=True)
     found: dict[str, Any] = {}
-    if of == "nodes" and ranks_per_node is not None:
+    if of == "mixed":
+        found |= measuring.measure_mixed_both(graph, parts, k, ways)
+    elif of == "metrics":
+        found = {way: measuring.measure(graph, parts, k, way) for way in ways}
+    elif ranks_per_node is not None:
         sent = {way: measuring.exchange_matrix(graph, parts, k, way) for way in ways}
         found = {way: measuring.node_traffic(sent[way], ranks_per_node) for way in ways}
-        return found | ({"out": found["in"]} if symmetric else {})
-    if of == "metrics":
-        found = {way: measuring.measure(graph, parts, k, way) for way in ways}
-    elif of == "mixed":
-        found |= measuring.measure_mixed_both(graph, parts, k, ways)
-    return found | ({"out": replace(found["in"], direction="out")} if found and symmetric else {})
+    if found and symmetric:
+        found["out"] = found["in"] if of == "nodes" else replace(found["in"], direction="out")
+    return found
 
 
 def measuring_share(manifest: Manifest, time_limit: float | None) -> float:
@@ -397,13 +408,6 @@ def existing_partitions(path: Path, name: str | None, k: int, overwrite: bool) -
     return found
 
 
-def _default_name(model: str, k: int, tool: Tool, options: Settings) -> str:
-    """``MODEL-K``, with the objective between where it is not the tool's default."""
-    objective, chosen = tool.options.get("objective"), options.get("objective")
-    usual = objective is None or chosen == objective.default
-    return f"{model}-{k}" if usual else f"{model}-{chosen}-{k}"
-
-
 def step(name: str, seconds: float, metrics: Metrics) -> dict[str, object]:
     """A row of a partition's history: the figures that partitions are compared by."""
     facts: dict[str, object] = {"step": name, "seconds": seconds, "direction": metrics.direction}
@@ -420,16 +424,6 @@ def new_partition(
             stack.enter_context(store.partition_lock(path, name, purpose))
             store.check_free(path, name, overwrite)
         yield
-
-
-def warn_of_imbalance(graph: Graph, metrics: Metrics, recipe: balance.Recipe) -> None:
-    """Warn where the balance asked for was not reached, by name of constraint."""
-    for name in balance.single_constraints(graph, recipe.constraints):
-        (weights,) = balance.constraint_weights(graph, metrics.direction, (name,))
-        heaviest = int(weights.argmax())
-        message = imbalance_fault(metrics, name, recipe.imbalance, heaviest, int(weights[heaviest]))
-        if message is not None:
-            warnings.warn(message, PartitionWarning, stacklevel=3)
 
 
 def imbalance_fault(

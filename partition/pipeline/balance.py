@@ -204,13 +204,6 @@ def constraint_weights(graph: Graph, direction: str, names: tuple[str, ...]) -> 
     return weights
 
 
-def fixed_weights(graph: Graph, direction: str, names: tuple[str, ...]) -> np.ndarray:
-    """Weights of the vertices without entries, which a mixed exchange may move: (m, n)."""
-    counted = [name in ENTRIES for name in single_constraints(graph, names)]
-    entries = np.outer(counted, row_sizes(graph, direction))
-    return constraint_weights(graph, direction, names) - entries
-
-
 def part_loads(metrics: Metrics, name: str) -> list[int]:
     """The weight of each part under a constraint; empty for "train" without such vertices."""
     both = zip(metrics.work, metrics.rows, strict=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -69,16 +69,9 @@ class _Choice:
 
 
 def within(
-    graph: Graph,
-    model: str,
-    k: int,
-    memory: float,
-    recipe: Recipe | None = None,
-    *,
-    tool: str | None = None,
-    refine: Objective | None = None,
-    options: Settings | None = None,
-) -> _Choice:
+    graph: Graph, model: str, k: int, memory: float, recipe: Recipe | None = None,
+    *, tool: str | None = None, refine: Objective | None = None, options: Settings | None = None,
+) -> _Choice:  # fmt: skip
     """The first way to make a partition that fits: the tool asked for, with what was given.
 
     Whatever is left open is tried in this order: the tools of the model, with all rows of H; the
@@ -92,71 +85,78 @@ def within(
         what = f"--model {model}" + (", refined for a mixed exchange," if mixed else "")
         known = f"models with a forecast: {', '.join(MODELS_KNOWN)}"
         raise UserError(unknown.format(what), known)
-    recipe = recipe or Recipe()
-    constraints, nodes = len(recipe.constraints), recipe.ranks_per_node is not None
+    recipe, given, tried = recipe or Recipe(), dict(options or {}), list[_Choice]()
     pins = row_sizes(graph, REVERSED[recipe.direction])
-    sizes = Sizes(graph.n, graph.nnz, pins, graph.indices.itemsize, k)
-    given = dict(options or {})
-    tried: list[_Choice] = []
-    for name, backend, settings in _ways(graph, model, tool, given):
-        stages = forecast(sizes, backend, settings, model, refine is not None, constraints, nodes)
-        choice = _Choice(name, settings, stages)
-        if choice.peak <= memory:
-            return choice
-        tried.append(choice)
+    sizes = (graph.n, graph.nnz, pins, graph.indices.itemsize, k)
+    several, nodes = len(recipe.constraints) > 1, recipe.ranks_per_node is not None
+    case = _Case(*sizes, model, refine is not None, several, nodes)
+    for max_net, name in product((None, *NETS), [tool] if tool else MODELS[model].tools):
+        try:
+            backend = TOOLS.get(name)
+        except UserError:  # it is not installed
+            continue
+        accepted = {**MODELS[model].options, **backend.options}
+        asked = given | ({} if max_net is None else {"max_net": max_net})
+        more = max_net is None or ("max_net" not in given and "max_net" in accepted)
+        # The given options may be those of another tool.
+        more &= tool is not None or asked.keys() <= accepted.keys()
+        if not more or (backend.memory is None and backend.distribution is not None):
+            continue
+        settings = all_options(graph, model, name, backend, asked)
+        tried.append(_Choice(name, settings, case.forecast(backend, settings)))
+        if tried[-1].peak <= memory:
+            return tried[-1]
     if not tried:
         what = f"the tool {tool or MODELS[model].tools[0]!r}"
         raise UserError(unknown.format(what), "choose another one")
     least = min(tried, key=lambda choice: (choice.peak, sum(choice.stages.values())))
-    asked = f"--model {model}" + ("" if refine is None else ", refined,")
-    max_net = least.options.get("max_net", 0)
-    way = f"the tool {least.tool}" + (f" and max_net={max_net}" if max_net else "")
-    takes = f"{asked} takes {least.peak / 1e9:.2f} GB with {way}"
+    way = f"the tool {least.tool}"
+    if least.options.get("max_net", 0):
+        way += f" and max_net={least.options['max_net']}"
+    takes = f"--model {model}{', refined,' if refine else ''} takes {least.peak / 1e9:.2f} GB"
     raise UserError(
-        f"--memory {memory / 1e9:.3g}GB is too little: {takes}",
-        _hint(sizes, least, model, memory, tool is None, "max_net" in given),
+        f"--memory {memory / 1e9:.3g}GB is too little: {takes} with {way}",
+        _hint(case, least, memory, tool is None, "max_net" in given),
     )
 
 
-def forecast(
-    sizes: Sizes,
-    backend: Tool,
-    options: Settings,
-    model: str,
-    refine: bool = False,
-    constraints: int = 1,
-    nodes: bool = False,
-) -> dict[str, float]:
-    """Bytes that all processes take together, in each stage, with all options of model and tool.
+@dataclass(frozen=True)
+class _Case(Sizes):
+    """Sizes, and the request: ``several`` weights are balanced, ``nodes`` partitioned first."""
 
-    So many ``constraints`` are balanced at once; with ``nodes``, nodes are partitioned first, and
-    then their parts.
-    """
-    n, nnz, item = sizes.n, sizes.nnz, sizes.itemsize
-    mapped = item * nnz + 8 * n
-    ours = _PROGRAM + _PER_VERTEX * n
-    stages = {}
-    if backend.distribution is not None:
-        assert backend.memory is not None
-        entries = sizes.kept(int(options.get("max_net", 0)))
-        pins = 2 * entries if model == "gp" else nnz + n
-        piece = min(PIECE, 2 * nnz) * (_PER_ENTRY_OF_PIECE + (_SHIFTED if model == "hp" else 0))
-        stages["model"] = ours + mapped + item * pins + piece
-        shown = 2 * entries if model == "gp" else entries + n
-        if nodes:
-            stages["nodes"] = ours + 40 * shown
-        stages["tool"] = ours + _PROGRAM + backend.memory(options, n, shown)
-        stages["tool"] += item * pins if nodes else 0  # which are looked at here, too
-        if constraints > 1:
-            stages["balance"] = ours + mapped + 2 * item * nnz + piece
-    if refine:
-        stages["refinement"] = ours + _COMPILED + mapped + refinement_bytes(sizes)
-    # Pairs of parts and parts themselves have more entries than the average ones.
-    pair, part = 2 * nnz // sizes.k**2, 2 * nnz // sizes.k
-    rows = _PER_ENTRY_OF_CHUNK * min(_CHUNK, nnz) + _PER_ENTRY_OF_PIECE * min(PIECE, nnz)
-    covers = _COVER * min(nnz, max(AT_ONCE, pair)) + _CUT * min(nnz, max(AT_ONCE, part))
-    stages["measuring"] = ours + mapped + max(rows, covers)
-    return stages
+    model: str
+    refine: bool
+    several: bool
+    nodes: bool
+
+    def forecast(self, backend: Tool, options: Settings) -> dict[str, float]:
+        """Bytes that all processes take together, in each stage, with all options."""
+        n, nnz, item, gp = self.n, self.nnz, self.itemsize, self.model == "gp"
+        mapped = item * nnz + 8 * n
+        ours = _PROGRAM + _PER_VERTEX * n
+        stages = {}
+        if backend.distribution is not None:
+            assert backend.memory is not None
+            entries = self.kept(int(options.get("max_net", 0)))
+            pins = 2 * entries if gp else nnz + n
+            shifted = _SHIFTED if self.model == "hp" else 0
+            piece = min(PIECE, 2 * nnz) * (_PER_ENTRY_OF_PIECE + shifted)
+            stages["model"] = ours + mapped + item * pins + piece
+            shown = 2 * entries if gp else entries + n
+            if self.nodes:
+                stages["nodes"] = ours + 40 * shown
+            stages["tool"] = ours + _PROGRAM + backend.memory(options, n, shown)
+            stages["tool"] += item * pins if self.nodes else 0  # which are looked at here, too
+            if self.several:
+                stages["balance"] = ours + mapped + 2 * item * nnz + piece
+        if self.refine:
+            stages["refinement"] = ours + _COMPILED + mapped + refinement_bytes(self)
+        # Pairs of parts and parts themselves have more entries than the average ones.
+        pair, part = 2 * nnz // self.k**2, 2 * nnz // self.k
+        rows = _PER_ENTRY_OF_CHUNK * min(_CHUNK, nnz) + _PER_ENTRY_OF_PIECE * min(PIECE, nnz)
+        covers = _COVER * min(nnz, max(AT_ONCE, pair)) + _CUT * min(nnz, max(AT_ONCE, part))
+        stages["measuring"] = ours + mapped + max(rows, covers)
+        return stages
 
 
 def refinement_bytes(sizes: Sizes) -> float:
@@ -167,36 +167,14 @@ def refinement_bytes(sizes: Sizes) -> float:
     return level + 28 * pins + 120 * sizes.n
 
 
-def _ways(
-    graph: Graph, model: str, tool: str | None, given: Settings
-) -> Iterator[tuple[str, Tool, Settings]]:
-    """Tools and all their options, in the order of preference."""
-    for max_net, name in product((None, *NETS), [tool] if tool else MODELS[model].tools):
-        try:
-            backend = TOOLS.get(name)
-        except UserError:  # it is not installed
-            continue
-        accepted = {**MODELS[model].options, **backend.options}
-        options = given | ({} if max_net is None else {"max_net": max_net})
-        known = backend.memory is not None or backend.distribution is None
-        more = max_net is None or ("max_net" not in given and "max_net" in accepted)
-        # The given options may be those of another tool.
-        if known and more and (tool is not None or options.keys() <= accepted.keys()):
-            yield name, backend, all_options(graph, model, name, backend, options)
-
-
-def _hint(
-    sizes: Sizes, least: _Choice, model: str, memory: float, any_tool: bool, max_net: bool
-) -> str:
+def _hint(case: _Case, least: _Choice, memory: float, any_tool: bool, max_net: bool) -> str:
     """Other options that would fit, where the tool is open, or ``max_net`` is given."""
     enough = f"give --memory {least.peak / 1e9 + 0.01:.2f}GB"
-    others = {stage: size for stage, size in least.stages.items() if stage != "refinement"}
-    if max(others.values()) <= memory:
+    if max(size for stage, size in least.stages.items() if stage != "refinement") <= memory:
         return f"leave --refine out, or {enough}"
-    random = forecast(sizes, TOOLS.get("random"), {}, "rp", "refinement" in least.stages)
-    if max(random.values()) > memory:
+    if max(replace(case, model="rp").forecast(TOOLS.get("random"), {}).values()) > memory:
         return enough
     if max_net or not any_tool:
         return f"leave {'max_net' if any_tool else '--tool'} out, or {enough}"
-    other = "--model gp" if model == "hp" else "--model rp, refined,"
+    other = "--model gp" if case.model == "hp" else "--model rp, refined,"
     return f"{other} takes less; or {enough}"

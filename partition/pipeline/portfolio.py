@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -17,10 +16,8 @@ from partition.backends.process import TimeIsUp
 from partition.deadline import Deadline
 from partition.errors import UserError, check_name, require
 from partition.graph import store
-from partition.graph.graph import Graph
-from partition.graph.manifest import read_manifest
 from partition.graph.metrics import Metrics, measure, measure_mixed
-from partition.graph.store import EXCHANGES, Partition, pair_names
+from partition.graph.store import EXCHANGES, Partition, StoredGraph, pair_names
 from partition.pipeline import adding, balance, solving
 from partition.pipeline.balance import Recipe
 from partition.refinement.objective import Objective, sweeps_for
@@ -115,18 +112,16 @@ def add_best(
     PartitionWarning
         If the balance asked for was not reached.
     """
-    limit = usual_limit(read_manifest(Path(path)).nnz) if time_limit is None else time_limit
     stored = store.open_graph(path)
-    graph = stored.merged
-    recipe = balance.recipe_of(stored, asked)
+    limit = usual_limit(stored.manifest.nnz) if time_limit is None else time_limit
+    graph, recipe = stored.merged, balance.recipe_of(stored, asked)
     if asked:
         raise TypeError(f"add_best() has no {', '.join(asked)}")
     network, objective = network or Network(), objective or Objective()
-    constraints = recipe.constraints
     recipe.check(stored, k)
     network.check()
     check_name("exchange", exchange, AIMS)
-    balance.constraint_weights(graph, recipe.direction, constraints)
+    balance.constraint_weights(graph, recipe.direction, recipe.constraints)
     aims = EXCHANGES if exchange == AUTO else (exchange,)
     deadline = solving.deadline_with_refinement(limit, aims, paced=False)
     pair = name or f"{AUTO}-{k}{recipe.ending}"
@@ -135,40 +130,30 @@ def add_best(
     if exchange == AUTO and store.has_partition(stored.path, pair):  # it would hide the pair
         reserved.insert(0, pair)
     with adding.new_partition(stored.path, reserved, "gcn-partition add", overwrite):
-        run = _Run(
-            graph, k, time.perf_counter(),
-            deadline.part(1 - adding.measuring_share(stored.manifest, limit)), objective, network,
-            tuple(names), report, recipe, not stored.manifest.symmetric_pattern,
-        )  # fmt: skip
+        begun = time.perf_counter()
+        searching = deadline.part(1 - adding.measuring_share(stored.manifest, limit))
+        run = _Run(stored, k, recipe, searching, objective, network, tuple(names), report)
         trials = run.all()
         if not any(trial.figures for trial in trials):
             raise trials[0].error or UserError("no candidate could be tried")
-        chosen = run.best(trials)
         made: list[Partition] = []
-        for aim, best in chosen.items():
+        for aim, best in run.best(trials).items():
             assert best.parts is not None
-            parts = solving.mapped(graph, best.parts, k, recipe)
-            of = best.candidate
+            of, parts = best.candidate, solving.mapped(graph, best.parts, k, recipe)
             tool = of.tool or MODELS[of.model].tools[0]
-            refine = asdict(run.aimed(best.aim)) | {"effort": best.effort} if best.effort else None
             options = all_options(graph, of.model, tool, TOOLS.get(tool), of.options)
+            refine = asdict(run.aimed(best.aim)) | {"effort": best.effort} if best.effort else None
             record = {"candidate": best.name, **options, "refine": refine}
             record |= {"network": asdict(network), "exchange": aim, "time_limit": limit}
-            found = adding.figures_of(stored, parts, k, recipe.ranks_per_node)
-            adding.warn_of_imbalance(graph, found.of(aim, recipe.direction), recipe)
-            history = [
-                trial.told(aim, trial is best)
-                for trial in trials
-                if not trial.figures or aim in ("mixed", trial.aim)
-            ]
-            partition = adding.put_partition(
-                stored, found, overwrite, name=names[aim], parts=parts, k=k, model=AUTO, tool=tool,
-                direction=recipe.direction, seed=recipe.seed, imbalance=recipe.imbalance,
-                options=record | recipe.record(), history=history,
-                seconds=time.perf_counter() - run.begun,
+            shown = [t for t in trials if not t.figures or aim in ("mixed", t.aim)]
+            made.append(adding.store_partition(
+                stored, recipe, aim, overwrite, name=names[aim], parts=parts, k=k, model=AUTO,
+                tool=tool, seed=recipe.seed, imbalance=recipe.imbalance,
+                options=record | recipe.record(),
+                history=[trial.told(aim, trial is best) for trial in shown],
+                seconds=time.perf_counter() - begun,
                 deterministic=all(t.deterministic for t in trials) and not deadline.decided,
-            )  # fmt: skip
-            made.append(partition)
+            ))  # fmt: skip
         for each in set(reserved) - {partition.name for partition in made}:
             store.discard_partition(stored.path, each)
         return made
@@ -411,21 +396,23 @@ class _Run:
     Estimates and results decide on all of it, not the clock.
     """
 
-    graph: Graph
+    stored: StoredGraph
     k: int
-    begun: float
+    recipe: Recipe
     deadline: Deadline
     objective: Objective
     network: Network
     aims: tuple[str, ...]  # the exchanges that a partition is wanted for
     report: Callable[[str], None]
-    recipe: Recipe
-    directed: bool
+
+    def __post_init__(self) -> None:
+        self.graph = self.stored.merged
 
     def all(self) -> list[_Trial]:
         """The candidates: those that were tried, in order, then the others."""
         planned = _MARGIN * self.deadline.seconds
-        known = Facts(float(self.graph.nnz + self.graph.n), self.k, directed=self.directed)
+        directed = not self.stored.manifest.symmetric_pattern
+        known = Facts(float(self.graph.nnz + self.graph.n), self.k, directed=directed)
         first = self._make(candidates(known)[0], self.deadline)
         facts = dict.fromkeys(self.aims, known)
         for aim, (metrics, _) in first.figures.items():
@@ -451,11 +438,12 @@ class _Run:
             budget += costs[aim].fixed
             part = self.deadline.part(min(1.0, max(0.0, budget) / max(left, 1e-9)))
             left -= self._refine_best(starts, budget, costs.pop(aim), pace, part)
-        refined = [t for starts in lanes.values() for t in starts if t.rounds and t not in made]
-        notes = {c.name: why_not[c.name] or f"about {c.seconds:.0f} s" for c in others}
-        untried = [c for c in others if c not in chosen]
-        left_out = [_Trial(c, c.name, "", f"not tried: {notes[c.name]}") for c in untried]
-        return made + refined + left_out
+        made += [t for starts in lanes.values() for t in starts if t.rounds and t not in made]
+        for c in others:
+            if c not in chosen:
+                note = why_not[c.name] or f"about {c.seconds:.0f} s"
+                made.append(_Trial(c, c.name, "", f"not tried: {note}"))
+        return made
 
     def best(self, trials: list[_Trial]) -> dict[str, _Trial]:
         """The best one for each exchange; for rows alone where mixing gains nothing."""
@@ -587,10 +575,10 @@ class _Run:
         self.report(f"{trial.name}, refined")
         assert trial.parts is not None
         # The deadline stops it, but does not hurry it, which would let the clock decide on moves.
+        how = self.aimed(trial.aim), self._seeded(trial.rounds)
         trial.parts = solving.refined(
-            self.graph, trial.parts, self.k, self.aimed(trial.aim), self._seeded(trial.rounds),
-            effort=effort, deadline=part,
-        )  # fmt: skip
+            self.graph, trial.parts, self.k, *how, effort=effort, deadline=part
+        )
         trial.effort += effort
         self._measure(trial, begun)
         if kept is not None and trial.worth() > kept.worth():  # more messages, it may be
@@ -604,10 +592,9 @@ class _Run:
         if trial.parts is not None:
             what = self.graph, trial.parts, self.k, self.recipe.direction
             rows = measure(*what)
-            trial.figures = figures = {}
-            if "rows" in self.aims:
-                figures["rows"] = rows, self.network.seconds(rows)
+            trial.figures = {"rows": (rows, self.network.seconds(rows))}
             if "mixed" in self.aims:
                 mixed = measure_mixed(*what)
-                figures["mixed"] = mixed, self.network.mixed_seconds(rows, mixed)
+                trial.figures["mixed"] = mixed, self.network.mixed_seconds(rows, mixed)
+            trial.figures = {aim: trial.figures[aim] for aim in self.aims}
         trial.seconds += time.perf_counter() - begun

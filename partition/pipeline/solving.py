@@ -1,10 +1,9 @@
-"""Process mapping: which parts share a node, so that little travels between nodes.
+"""From a graph in memory to part numbers: graph → model → tool → parts, and numbers by nodes.
 
-A hierarchical partition is made of nodes first, and then of each node's ranks.
-
-``mpirun`` puts ranks 0 … R−1 on the first node, R … 2R−1 on the next one, and so on. The parts
-are therefore renumbered: those that exchange most get numbers of one node. Nothing else of the
-partition changes, neither its volume nor its balance.
+Process mapping: ``mpirun`` puts ranks 0 … R−1 on the first node, R … 2R−1 on the next one, and so
+on. Parts are therefore renumbered: those that exchange most get numbers of one node. Nothing else
+of the partition changes, neither its volume nor its balance. A hierarchical partition is made of
+nodes first, and then of each node's ranks.
 """
 
 from __future__ import annotations
@@ -25,19 +24,12 @@ from partition.backends.catalogue import MODELS, all_options, describe, unknown_
 from partition.backends.process import TimeIsUp, in_files, run_each
 from partition.deadline import Deadline, deadline_for
 from partition.errors import UserError
-from partition.graph.graph import Graph
+from partition.graph.graph import Graph, row_sizes
 from partition.graph.hashing import key
 from partition.graph.metrics import exchange_matrix
 from partition.graph.sampling import pointers
-from partition.models.descriptions import (
-    Description,
-    GraphModel,
-    HypergraphModel,
-    RowModel,
-    connectivity,
-    graph_model,
-    hypergraph_model,
-)
+from partition.models import descriptions
+from partition.models.descriptions import Description, GraphModel, HypergraphModel, RowModel
 from partition.pipeline import balance
 from partition.pipeline.balance import Recipe
 from partition.refinement.objective import OBJECTIVES, Objective
@@ -45,6 +37,7 @@ from partition.registry import Settings
 from partition.resident import let_go
 from partition.signals import at_once
 
+_Solve = Callable[[Description, int, float], np.ndarray]
 _RANDOM_STARTS = 8
 _SMALL = 256  # parts: more of them start from two groupings only
 _MAX_SWEEPS = 50
@@ -93,9 +86,8 @@ def join_parts(exchange: sp.csr_array, k: int, seed: int = 0) -> np.ndarray:
 
 def _grown(weights: sp.csr_array, size: int) -> np.ndarray:
     """Nodes filled one after the other: the busiest part left, then what it talks to most."""
-    k = weights.shape[0]
+    k, nodes = weights.shape[0], np.full(weights.shape[0], -1)
     traffic = weights.sum(axis=1).astype(np.float64)
-    nodes = np.full(k, -1)
     for part in range(k):
         node, first = divmod(part, size)
         if first == 0:
@@ -158,11 +150,7 @@ def _numbers(nodes: np.ndarray, size: int) -> np.ndarray:
 
 
 def partition_nodes_first(
-    model: Description,
-    k: int,
-    ranks_per_node: int,
-    solve: Callable[[Description, int, float], np.ndarray],
-    imbalance: float,
+    model: Description, k: int, ranks_per_node: int, solve: _Solve, imbalance: float
 ) -> np.ndarray | None:
     """Partition into k / R nodes, then each node into R parts; node b gets b·R … b·R+R−1.
 
@@ -224,17 +212,10 @@ BEFORE_REFINING, _BEFORE_OTHERS = 0.7, 0.3
 
 
 def make_parts(
-    graph: Graph,
-    model: str,
-    k: int,
-    recipe: Recipe = _USUAL,
-    *,
-    tool: str | None = None,
-    deadline: Deadline | None = None,
-    reassign: bool = True,
-    working: Callable[[str], None] = lambda line: None,
-    options: Settings | None = None,
-) -> np.ndarray:
+    graph: Graph, model: str, k: int, recipe: Recipe = _USUAL, *, tool: str | None = None,
+    deadline: Deadline | None = None, reassign: bool = True,
+    working: Callable[[str], None] = lambda line: None, options: Settings | None = None,
+) -> np.ndarray:  # fmt: skip
     """Partition a graph in memory: (n,) int32 part numbers, no part empty.
 
     Tool and options are those of :func:`partition.pipeline.adding.add_partition`. When the deadline
@@ -243,19 +224,15 @@ def make_parts(
     short refinement for it, which is not needed where another one follows. ``working`` is told
     what is being done.
     """
-    deadline = deadline or Deadline()
-    chosen, backend = choose_tool(model, tool)
-    settings = all_options(graph, model, chosen, backend, options or {})
-    check_balance(recipe, chosen, backend)
+    deadline, direction = deadline or Deadline(), recipe.direction
+    chosen, backend, settings = chosen_tool(graph, model, tool, recipe, options or {})
     if k == 1:
         return np.zeros(graph.n, dtype=np.int32)
 
     working(f"building {model}")
     with at_once():
-        description = describe(
-            graph, model, k, seed=recipe.seed, direction=recipe.direction, **settings
-        )
-    weights = balance.constraint_weights(graph, recipe.direction, recipe.constraints)
+        description = describe(graph, model, k, seed=recipe.seed, direction=direction, **settings)
+    weights = balance.constraint_weights(graph, direction, recipe.constraints)
     if recipe.balance != balance.DEFAULT_BALANCE:
         description = replace(description, weights=balance.single_weight(weights))
     mixes, share_of = MODELS[model].exchange == "mixed" and reassign, MODELS[model].share
@@ -268,13 +245,21 @@ def make_parts(
         heaviest = float(weight.max() * parts_wanted / weight.sum()) - 1 + 1e-6
         arguments: Settings = {"imbalance": max(imbalance, heaviest), "seed": recipe.seed}
         arguments |= {key: settings[key] for key in backend.options}
-        if backend.distribution is None:
-            parts = _run_here(chosen, backend, piece, parts_wanted, arguments)
-        else:
+        if backend.distribution is not None:
             entry, left = TOOLS.entries[chosen], of_tool.timeout()
             let_go(graph.indptr, graph.indices, graph.weights)
             (parts,) = run_each(entry, piece, parts_wanted, [arguments], left)
-        return checked(chosen, parts, parts_wanted, weight)
+            return checked(chosen, parts, parts_wanted, weight)
+        try:
+            parts = backend.partition(piece, parts_wanted, **arguments)
+            return checked(chosen, parts, parts_wanted, weight)
+        except UserError:
+            raise
+        except Exception as error:  # in this process: one line that says where
+            at = traceback.extract_tb(error.__traceback__)[-1]
+            what = f"{type(error).__name__}: {error} ({Path(at.filename).name}, line {at.lineno})"
+            hint = "try another tool or other options"
+            raise UserError(f"the tool {chosen!r} failed: {what}", hint) from error
 
     parts, stopped = None, None
     with contextlib.ExitStack() as stack:
@@ -294,46 +279,43 @@ def make_parts(
         del description
     if parts is not None and len(weights) > 1:
         with at_once():
-            near = graph_model(graph, recipe.direction)
+            near = descriptions.graph_model(graph, direction)
             parts = balance.repair(parts, k, weights, recipe.imbalance, near.indptr, near.indices)
     if mixes:
         assert parts is not None
         working("refining")
         # The assignment that the tool was shown is not the best one for what it made of it.
-        aim = OBJECTIVES["mixed"]
-        parts = refined(graph, parts, k, aim, recipe, effort=_REASSIGNED, deadline=deadline)
-    if share_of is not None:
-        share = share_of(graph.n, settings)
-        # For large batches rows matter, for small ones arcs.
-        others: list[tuple[str, str | None]] = [("hp", None)]
-        if share is not None:
-            others += [("gp", "metis")] + [("gp", "mtkahypar")] * (graph.nnz <= HUGE)
-        starts = [] if parts is None else [parts]
-        for other, tool in others:
-            part = deadline.part(_BEFORE_OTHERS)
-            try:
-                made = make_parts(
-                    graph, other, k, recipe, tool=tool, working=working, deadline=part
-                )
-                starts.append(made)
-            except TimeIsUp as error:
-                stopped = stopped or error
-        if not starts:
-            assert stopped is not None
-            raise stopped
-        working("refining")
-        if share is not None:
-            return _for_batches(graph, starts, k, recipe, weights, share, deadline)
-        if len(starts) > 1 and not deadline.over():
-            # By batches that neither of them has seen.
-            with at_once():
-                unseen, direction = key(recipe.seed, _UNSEEN), recipe.direction
-                judge = describe(graph, model, k, seed=unseen, direction=direction, **settings)
-                assert isinstance(judge, HypergraphModel)
-                return min(starts, key=lambda parts: connectivity(judge, parts, k))
-        parts = starts[0]
-    assert parts is not None
-    return parts
+        limits = {"effort": _REASSIGNED, "deadline": deadline}
+        parts = refined(graph, parts, k, OBJECTIVES["mixed"], recipe, **limits)
+    if share_of is None:
+        assert parts is not None
+        return parts
+
+    share = share_of(graph.n, settings)
+    # For large batches rows matter, for small ones arcs.
+    others: list[tuple[str, str | None]] = [("hp", None)]
+    if share is not None:
+        others += [("gp", "metis")] + [("gp", "mtkahypar")] * (graph.nnz <= HUGE)
+    starts = [] if parts is None else [parts]
+    for other, tool in others:
+        how: dict[str, Any] = {"tool": tool, "deadline": deadline.part(_BEFORE_OTHERS)}
+        try:
+            starts.append(make_parts(graph, other, k, recipe, working=working, **how))
+        except TimeIsUp as error:
+            stopped = stopped or error
+    if not starts:
+        assert stopped is not None
+        raise stopped
+    working("refining")
+    if share is not None:
+        return _for_batches(graph, starts, k, recipe, weights, share, deadline)
+    if len(starts) == 1 or deadline.over():
+        return starts[0]
+    with at_once():  # by batches that neither of them has seen
+        unseen = key(recipe.seed, _UNSEEN)
+        judge = describe(graph, model, k, seed=unseen, direction=direction, **settings)
+        assert isinstance(judge, HypergraphModel)
+        return min(starts, key=lambda parts: descriptions.connectivity(judge, parts, k))
 
 
 @at_once()
@@ -345,9 +327,9 @@ def _for_batches(
     # The compiler behind it takes a second to import.
     from partition.refinement.search import refine_for_batches
 
-    model = replace(hypergraph_model(graph, recipe.direction), weights=weights[0])
+    model = replace(descriptions.hypergraph_model(graph, recipe.direction), weights=weights[0])
     wanted: dict[str, Any] = {"imbalance": recipe.imbalance, "seed": recipe.seed}
-    wanted["extra_weights"] = weights[1:].T if len(weights) > 1 else None
+    wanted["extra_weights"] = weights[1:].T
     found = []
     for i, parts in enumerate(starts):  # the last one is as long as _LONGER of these
         part = deadline.part(1 / (len(starts) - i + _LONGER))
@@ -356,33 +338,14 @@ def _for_batches(
     return refine_for_batches(model, best, k, share, effort=_LONGER, deadline=deadline, **wanted)[0]
 
 
-def _run_here(name: str, tool: Tool, model: Description, k: int, arguments: Settings) -> np.ndarray:
-    """Call a tool in this process: what it raises becomes one line that says where."""
-    try:
-        return tool.partition(model, k, **arguments)
-    except UserError:
-        raise
-    except Exception as error:
-        at = traceback.extract_tb(error.__traceback__)[-1]
-        what = f"{type(error).__name__}: {error} ({Path(at.filename).name}, line {at.lineno})"
-        hint = "try another tool or other options"
-        raise UserError(f"the tool {name!r} failed: {what}", hint) from error
-
-
 @at_once()
 def refined(
-    graph: Graph,
-    parts: np.ndarray,
-    k: int,
-    objective: Objective,
-    recipe: Recipe,
-    *,
-    effort: float = 1.0,
-    deadline: Deadline | None = None,
+    graph: Graph, parts: np.ndarray, k: int, objective: Objective, recipe: Recipe, **limits: Any
 ) -> np.ndarray:
     """The parts after a refinement for the exchange that the objective names: (n,) int32.
 
-    ``effort`` and ``deadline`` are those of :func:`~partition.refinement.search.refine`.
+    The limits, ``effort`` and ``deadline``, are those of
+    :class:`~partition.refinement.search.Annealing`.
     """
     # The compiler behind them takes a second to import.
     from partition.refinement.mixed import refine_mixed
@@ -391,22 +354,17 @@ def refined(
     if k == 1:
         return parts
     names, direction = recipe.constraints, recipe.direction
-    wanted: dict[str, Any] = {"imbalance": recipe.imbalance, "seed": recipe.seed}
-    wanted |= {"objective": objective, "effort": effort, "deadline": deadline or Deadline()}
-    if objective.exchange == "mixed":
-        fixed = balance.fixed_weights(graph, direction, names).T
-        counted = tuple(
-            name in balance.ENTRIES for name in balance.single_constraints(graph, names)
-        )
-        return refine_mixed(
-            graph, parts, k, direction=direction, fixed=fixed, counted=counted, **wanted
-        )
+    limits |= {"imbalance": recipe.imbalance, "seed": recipe.seed, "objective": objective}
     weights = balance.constraint_weights(graph, direction, names)
-    extra = weights[1:].T if len(weights) > 1 else None
+    if objective.exchange == "mixed":
+        # Entries are the work that a mixed exchange may move: the others are fixed.
+        counted = [name in balance.ENTRIES for name in balance.single_constraints(graph, names)]
+        fixed = (weights - np.outer(counted, row_sizes(graph, direction))).T
+        return refine_mixed(graph, parts, k, fixed, counted, direction=direction, **limits)
     # No name for the model: it goes as soon as its nets are those of the finest level.
     return refine(
-        replace(hypergraph_model(graph, direction), weights=weights[0]),
-        parts, k, extra_weights=extra, **wanted,
+        replace(descriptions.hypergraph_model(graph, direction), weights=weights[0]),
+        parts, k, extra_weights=weights[1:].T, **limits,
     )  # fmt: skip
 
 
@@ -419,7 +377,7 @@ def deadline_with_refinement(
     small random graph.
     """
     deadline_for(time_limit)  # which refuses what is no time
-    n = _COMPILED_FOR
+    n = 400  # with fewer, not all levels of a refinement are there
     arcs = np.random.default_rng(0).integers(0, n, (2, 6 * n))
     matrix = sp.csr_array((np.ones(6 * n), arcs), (n, n))
     matrix.sum_duplicates()
@@ -430,12 +388,9 @@ def deadline_with_refinement(
     return deadline_for(time_limit, paced=paced)
 
 
-_COMPILED_FOR = 400  # vertices: with fewer, not all levels of a refinement are there
-
-
 @at_once()
 def joined(graph: Graph, parts: np.ndarray, count: int, k: int, recipe: Recipe) -> np.ndarray:
-    """Of so many parts, k of as many each that exchange much with each other: (n,) int32."""
+    """Merge ``count`` parts into k equal groups that exchange many rows: (n,) int32."""
     if count == k:
         return parts
     exchange = exchange_matrix(graph, parts, count, recipe.direction)
@@ -444,7 +399,7 @@ def joined(graph: Graph, parts: np.ndarray, count: int, k: int, recipe: Recipe) 
 
 @at_once()
 def mapped(graph: Graph, parts: np.ndarray, k: int, recipe: Recipe) -> np.ndarray:
-    """The same parts, numbered so that those of one node, if any, exchange much with each other."""
+    """The same parts, numbered so that those of one node, if any, exchange many rows."""
     if recipe.ranks_per_node is None:
         return parts
     exchange = exchange_matrix(graph, parts, k, recipe.direction)
@@ -463,37 +418,40 @@ def choose_tool(model: str, tool: str | None) -> tuple[str, Tool]:
     return chosen, TOOLS.get(chosen)
 
 
-def check_balance(recipe: Recipe, chosen: str, backend: Tool) -> None:
-    """A UserError unless constraints are known, and the tool balances them."""
+def chosen_tool(
+    graph: Graph, model: str, tool: str | None, recipe: Recipe, given: Settings
+) -> tuple[str, Tool, Settings]:
+    """A tool that takes the model, and all options of both.
+
+    A UserError unless options and constraints are known, and the tool balances these.
+    """
+    chosen, backend = choose_tool(model, tool)
+    settings = all_options(graph, model, chosen, backend, given)
     if recipe.constraints and recipe.balance != balance.DEFAULT_BALANCE and not backend.balanced:
-        raise UserError(
-            f"balance = {recipe.balance}: the tool {chosen!r} does not balance anything"
-        )
+        what = f"balance = {recipe.balance}: the tool {chosen!r} does not balance anything"
+        raise UserError(what)
+    return chosen, backend, settings
 
 
 def checked(tool: str, parts: np.ndarray, k: int, weights: np.ndarray) -> np.ndarray:
-    """The parts that a tool returned, if they are a partition; a few empty ones are filled."""
+    """The parts that a tool returned, if they are a partition; a few empty ones are filled.
+
+    Every empty part gets the lightest vertex of the part that has most vertices by then.
+    """
     parts = np.asarray(parts)
     if parts.shape != weights.shape or parts.dtype.kind not in "iu":
         raise UserError(f"{tool} returned {parts.dtype} {parts.shape} for {len(weights)} vertices")
     if parts.min() < 0 or parts.max() >= k:
         raise UserError(f"{tool} returned part numbers outside 0..{k - 1}")
-    empty = k - len(np.unique(parts))
-    # With fewer than two rows a part, tools leave many parts empty, and there is little to lose.
-    if 2 * empty > k and len(parts) >= 2 * k:
-        message = f"{tool} returned only {k - empty} of {k} parts"
-        raise UserError(message, "choose a smaller k or another tool")
-    return _filled(parts.astype(np.int32), k, weights)
-
-
-def _filled(parts: np.ndarray, k: int, weights: np.ndarray) -> np.ndarray:
-    """Every empty part gets the lightest vertex of the part that has most vertices by then."""
-    rows = np.bincount(parts, minlength=k)
+    parts, rows = parts.astype(np.int32), np.bincount(parts, minlength=k)
     empty = np.flatnonzero(rows == 0)
-    if not len(empty):
-        return parts
-    order = np.lexsort((weights, parts))  # part by part, the lightest first
-    start = np.concatenate(([0], np.cumsum(rows)))
+    # With fewer than two rows a part, tools leave many parts empty, and there is little to lose.
+    if 2 * len(empty) > k and len(parts) >= 2 * k:
+        message = f"{tool} returned only {k - len(empty)} of {k} parts"
+        raise UserError(message, "choose a smaller k or another tool")
+    # Part by part, the lightest first.
+    order = np.lexsort((weights, parts)) if len(empty) else parts
+    start = pointers(rows)
     fullest = [(-count, part) for part, count in enumerate(rows.tolist()) if count > 1]
     heapq.heapify(fullest)
     for part in empty:

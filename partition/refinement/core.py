@@ -146,7 +146,7 @@ class Desk(namedtuple("Desk", "costs sums seen candidates")):
 
 
 def counters(
-    k: int, weights: np.ndarray, messages: bool, stop: np.ndarray | None
+    k: int, weights: np.ndarray, messages: bool, stop: np.ndarray | None = None
 ) -> dict[str, np.ndarray]:
     """Counts of every state, by the names in :class:`State`: all zero."""
     volumes = {name: np.zeros(k, np.int64) for name in ("sizes", "send", "recv")}

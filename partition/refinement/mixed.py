@@ -330,42 +330,32 @@ def boundary(state):
 
 
 def new_matching(
-    column_ptr: np.ndarray,
-    rows: np.ndarray,
-    parts: np.ndarray,
-    k: int,
-    fixed: np.ndarray,
-    counted: Sequence[bool],
-    imbalance: float,
-    stop: np.ndarray | None = None,
-) -> Matching:
+    columns: tuple[np.ndarray, np.ndarray], parts: np.ndarray, k: int, fixed: np.ndarray,
+    counted: Sequence[bool], imbalance: float, stop: np.ndarray | None = None,
+) -> Matching:  # fmt: skip
     """The tables of :class:`Matching`, settled, for M by columns, whose diagonal is left out."""
-    n = len(parts)
+    n, (column_ptr, rows) = len(parts), columns
     column = np.repeat(np.arange(n, dtype=np.int32), np.diff(column_ptr))
     proper = rows != column
-    shape, ones = (n, n), np.ones(int(proper.sum()), np.int8)
-    by_column = sp.coo_array((ones, (column[proper], rows[proper])), shape=shape).tocsr()
+    ones = np.ones(int(proper.sum()), np.int8)
+    by_column = sp.coo_array((ones, (column[proper], rows[proper])), shape=(n, n)).tocsr()
     words = -(-k // 64)
 
     def side(entries: sp.csr_array) -> Side:
         ptr, others = entries.indptr.astype(np.int64), entries.indices.astype(np.int32, copy=False)
         return Side(ptr, others, np.full((n, k), -1, np.int32), np.zeros((n, words), np.uint64))
 
+    scratch = {"work": n, "stamp": n, "queue": n + 1, "mark": k, "clock": 1, "looks": 3}
     state = Matching(
         columns=side(by_column),
         rows=side(by_column.T.tocsr()),
         parts=parts.astype(np.int32),
         sums=np.zeros((n, words), np.uint64),
-        work=np.zeros(n, np.int64),
         fixed=fixed.astype(np.int64, order="C"),  # for another order all is compiled again
         counted=np.asarray(counted, np.int64),
         limits=np.zeros(fixed.shape[1], np.int64),
-        stamp=np.zeros(n, np.int64),
         came=np.zeros(n, np.int32),
-        queue=np.zeros(n + 1, np.int64),
-        mark=np.zeros(k, np.int64),
-        clock=np.zeros(1, np.int64),
-        looks=np.zeros(3, np.int64),
+        **{name: np.zeros(size, np.int64) for name, size in scratch.items()},
         **core.counters(k, np.zeros(fixed.shape, np.int64), True, stop),
     )
     settle(state, imbalance)
@@ -433,22 +423,19 @@ def survey(state, v, desk, visit):
     desk.sends[:] = 0
     desk.receives[:] = 0
     columns, rows = state.columns, state.rows
-    gain, sent = _survey_side(
-        columns, rows, state.recv_price, desk.sends, 0.0, v, desk, visit, state
-    )
-    gain, received = _survey_side(
-        rows, columns, state.send_price, desk.receives, gain, v, desk, visit + 1, state
-    )
+    of_column, of_row = (columns, rows, state.recv_price), (rows, columns, state.send_price)
+    gain, sent = _survey_side(of_column, desk.sends, 0.0, v, desk, visit, state)
+    gain, received = _survey_side(of_row, desk.receives, gain, v, desk, visit + 1, state)
     return gain, sent, received
 
 
 @core.compiled
-def _survey_side(side, other, prices, counts, gain, v, desk, visit, state):
+def _survey_side(sides, counts, gain, v, desk, visit, state):
     """The same of the vertex's column, along which it sends, or its row, along which it receives.
 
     ``counts`` are its rows on each part; to ``gain`` is added what its own part would be rid of.
     """
-    fewer = 0
+    (side, other, prices), fewer = sides, 0
     for t in range(_gather(side, other, v, desk, visit, state)):
         p = desk.touched[t]
         for b in range(len(state.sizes)):
@@ -583,15 +570,9 @@ WORTH = 5.0  # per cent of the objective that one per cent of weight beyond the 
 
 
 def refine_mixed(
-    graph: Graph,
-    parts: np.ndarray,
-    k: int,
-    *,
-    direction: str = "in",
-    fixed: np.ndarray | None = None,
-    counted: tuple[bool, ...] = (True,),
-    **options: Any,
-) -> np.ndarray:
+    graph: Graph, parts: np.ndarray, k: int, fixed: np.ndarray | None = None,
+    counted: Sequence[bool] = (True,), *, direction: str = "in", **options: Any,
+) -> np.ndarray:  # fmt: skip
     """Move rows between the parts so that the mixed exchange gets smaller, within the balance.
 
     The work is balanced where it is done: entries under a partial sum are the sender's, and each
@@ -618,7 +599,7 @@ def refine_mixed(
         return move_clusters(start, None)
     with deadline.flag() as stop:
         entries = columns(graph, direction)
-        matching = new_matching(*entries, start, k, base, counted, asked.imbalance, stop)
+        matching = new_matching(entries, start, k, base, counted, asked.imbalance, stop)
         search = _MixedSearch(matching, **wanted)
         for i in range(max(1, round(ROUNDS * effort))):
             kept, before = matching.parts.copy(), search.worth()
@@ -674,10 +655,8 @@ class _MixedSearch(Annealing):
             return max(clock, share)
 
         kept, before = state.parts.copy(), self.value(state)
-        temperature, ceiling = (
-            COLDEST,
-            self.value(state, smooth=True) + TOLERANCE * self.objective.sum(),
-        )
+        ceiling = self.value(state, smooth=True) + TOLERANCE * self.objective.sum()
+        temperature = COLDEST
         while temperature < HOTTEST and spent() < 0.25:
             self._sweep(temperature, most)
             if self.value(state, smooth=True) > ceiling:

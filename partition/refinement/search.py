@@ -154,22 +154,18 @@ class Search(Annealing):
 
     def run(self, finest: Level, start: np.ndarray) -> np.ndarray:
         """Down to a coarse level and back; the start where that was for nothing."""
-        with self.deadline.flag() as self.stop:
-            return self._run(finest, start)
-
-    def _run(self, finest: Level, start: np.ndarray) -> np.ndarray:
         average = finest.weights.sum(axis=0) / self.k
         limits = np.maximum((1 + self.imbalance) * average, finest.weights.max(axis=0))
         self.limits = limits.astype(np.int64)
         self.grain = np.maximum(average / (2 * COARSEST), 1).astype(np.int64)
         self.unit = float(finest.costs.mean()) * self.objective.sum()
-
-        state = self.state(finest, start, 0)
-        before, heaviest = self.value(state), state.loads.max(axis=0)
-        # Compiled before shares of the time are given out: it makes no move.
-        self._sweep(state._replace(stop=np.ones_like(self.stop)), 0.0)
-        for _ in range(max(1, round(self.effort))):
-            state = self._descend(finest, state, 0)
+        with self.deadline.flag() as self.stop:
+            state = self.state(finest, start, 0)
+            before, heaviest = self.value(state), state.loads.max(axis=0)
+            # Compiled before shares of the time are given out: it makes no move.
+            self._sweep(state._replace(stop=np.ones_like(self.stop)), 0.0)
+            for _ in range(max(1, round(self.effort))):
+                state = self._descend(finest, state, 0)
         reached = state.loads.max(axis=0)
         if (reached > np.maximum(self.limits, heaviest)).any():
             return start
@@ -253,8 +249,8 @@ class Search(Annealing):
         # Clusters are too coarse a grain for the balance asked for.
         slack = np.minimum(self.grain, SLACK * level.weights.mean(axis=0)) if depth else 0
         limits = (self.limits + slack).astype(np.int64)
-        messages = self.objective.messages > 0
-        return new_state(level, parts, self.k, limits, messages=messages, stop=self.stop)
+        counted = {"messages": self.objective.messages > 0, "stop": self.stop}
+        return new_state(level, parts, self.k, limits, **counted)
 
 
 def _norm(volumes: np.ndarray) -> float:
@@ -282,18 +278,15 @@ class Level(namedtuple("Level", "weights indptr pins vertex_ptr nets costs owner
 
 def finest_level(model: HypergraphModel, extra_weights: np.ndarray | None) -> Level:
     """The model itself, less the nets of one pin, which cost nothing. Each net pins its owner."""
-    n, nnets = len(model.weights), len(model.indptr) - 1
-    weights = np.array(model.weights, np.int64).reshape(n, 1)
-    if extra_weights is not None:
-        weights = np.hstack((weights, np.asarray(extra_weights, np.int64).reshape(n, -1)))
-    folds = np.zeros(nnets, bool) if model.folds is None else np.asarray(model.folds, bool)
-    costs = np.asarray(model.net_costs(), np.int64)
-    owners = np.asarray(np.arange(nnets) if model.owners is None else model.owners, np.int32)
-    pins = np.asarray(model.pins, np.int32)
-    indptr = np.asarray(model.indptr, np.int64)
+    n = len(model.weights)
+    extra = np.empty((n, 0), np.int64) if extra_weights is None else extra_weights
+    weights = np.hstack((np.reshape(model.weights, (n, 1)), extra)).astype(np.int64)
+    indptr, pins = np.asarray(model.indptr, np.int64), np.asarray(model.pins, np.int32)
     nets = np.flatnonzero(np.diff(indptr) > 1)
-    indptr, pins = _pins_of(indptr, pins, nets)
-    return _level(indptr, pins, weights, costs[nets], owners[nets], folds[nets])
+    costs, owners, folds = model.facts_of(nets)
+    costs = np.ones(len(nets), np.int64) if costs is None else costs.astype(np.int64)
+    folds = np.zeros(len(nets), bool) if folds is None else folds.astype(bool)
+    return _level(*_pins_of(indptr, pins, nets), weights, costs, owners.astype(np.int32), folds)
 
 
 def contract(level: Level, labels: np.ndarray, clusters: int) -> Level:
@@ -325,32 +318,19 @@ def contract(level: Level, labels: np.ndarray, clusters: int) -> Level:
 
 
 def new_state(
-    level: Level,
-    parts: np.ndarray,
-    k: int,
-    limits: np.ndarray,
-    *,
-    messages: bool,
-    stop: np.ndarray | None = None,
+    level: Level, parts: np.ndarray, k: int, limits: np.ndarray, **more: Any
 ) -> core.State:
-    """The tables of :class:`State` for a partition of a level."""
+    """The tables of :class:`State` for a partition of a level; ``more`` as of ``counters``."""
     sizes = np.diff(level.indptr)
     facts = np.zeros(len(sizes), core.NET)
     facts["cost"], facts["owner"], facts["fold"] = level.costs, level.owners, level.folds
     facts["table"] = sizes * TABLE_SHARE >= k
     where = np.concatenate(([0], np.cumsum(cells(sizes, k))))
     facts["where"] = where[:-1]
-    state = core.State(
-        net_ptr=level.indptr,
-        pins=level.pins,
-        vertex_ptr=level.vertex_ptr,
-        nets=level.nets,
-        facts=facts,
-        parts=parts.astype(np.int32),
-        cells=np.zeros(where[-1], np.int32),
-        limits=limits,
-        **core.counters(k, level.weights, messages, stop),
-    )
+    hypergraph = level.indptr, level.pins, level.vertex_ptr, level.nets, facts
+    of_parts = parts.astype(np.int32), np.zeros(where[-1], np.int32)
+    counts = core.counters(k, level.weights, **more)
+    state = core.State(*hypergraph, *of_parts, limits=limits, **counts)
     core.fill(state)
     return state
 
@@ -464,21 +444,21 @@ _BATCH_TOLERANCE, _BATCH_HOTTEST, _BATCH_EVENNESS = 0.1, 10.0, 20.0
 
 
 def refine_for_batches(
-    model: HypergraphModel,
-    parts: np.ndarray,
-    k: int,
-    share: float,
-    *,
-    effort: int = 1,
-    extra_weights: np.ndarray | None = None,
-    **options: Any,
-) -> tuple[np.ndarray, float]:
+    model: HypergraphModel, parts: np.ndarray, k: int, share: float, *, effort: int = 1,
+    extra_weights: np.ndarray | None = None, **options: Any,
+) -> tuple[np.ndarray, float]:  # fmt: skip
     """Move rows between the parts so that batches communicate less, within the balance.
+
+    Where each vertex is in a batch with probability q whoever else is (the sampler ``vertex``), a
+    batch with j sends j's row to a part that holds c of its readers with probability 1 − (1 − q)^c.
+    So the expected volume is q · Σ_j Σ_p (1 − (1 − q)^c_jp) over the parts p that j is not in:
+    between the edge cut (q → 0) and the volume of a full batch (q = 1), with no sampling error.
+    Demirci et al. 2022, section 4.3.3, estimate it by sampled hypergraphs.
 
     ``model`` is the column-net hypergraph of full batches, ``share`` the probability q, 0 < q ≤ 1,
     that a vertex is in a batch. There are ``effort`` times as many sweeps, and heating may go so
-    many times as far. All else is as for :func:`partition.refinement.search.refine`; the rows that
-    a batch exchanges in the mean are returned too.
+    many times as far. All else is as for :func:`refine`; the rows that a batch exchanges in the
+    mean are returned too.
     """
     start = np.asarray(parts).astype(np.int32)
     level = finest_level(model, extra_weights)

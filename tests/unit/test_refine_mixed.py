@@ -46,7 +46,7 @@ def test_counts_are_the_metrics_and_moves_keep_them(case, direction, seed):
 
 def matched(graph, parts, k, direction="in"):
     fixed, matrix = np.zeros((graph.n, 1), np.int64), columns(graph, direction)
-    return mixed.new_matching(*matrix, parts, k, fixed, (True,), 0.01)
+    return mixed.new_matching(matrix, parts, k, fixed, (True,), 0.01)
 
 
 @settings(max_examples=100)
