@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike
 
 from partition.errors import UserError
 from partition.graph.graph import READ, Graph, arc_pieces, arcs, chunks, merged
+from partition.graph.sparse_rows import slices
 
 PIECE = 1 << 24  # entries of a piece
 
@@ -177,8 +178,7 @@ def row_sums(rows: np.ndarray, weights: np.ndarray | None, n: int) -> np.ndarray
     """
 
     def pieces() -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-        for start in range(0, len(rows), _STEP):
-            some = slice(start, start + _STEP)
+        for some in slices(len(rows), _STEP):
             yield rows[some], None if weights is None else weights[some]
 
     return summed(pieces, n)
@@ -241,8 +241,7 @@ def entry_values(
     place.
     """
     values = np.empty(len(row), dtype)
-    for start in range(0, len(row), _VALUES):
-        piece = slice(start, start + _VALUES)
+    for piece in slices(len(row), _VALUES):
         some = np.ones(len(values[piece])) if weights is None else weights[piece]
         of_row, of_column = degree[row[piece]], degree[column[piece]]
         values[piece] = normalised(some, of_row, of_column, normalize)

@@ -18,7 +18,7 @@ import scipy  # .sparse takes 0.3 s, when it is first used: tools need none of i
 from partition.errors import UserError, check_name
 from partition.graph.hashing import key, mixed
 from partition.graph.relations import Relation, Schema, VertexTypes, relation_dtype, schema_fault
-from partition.graph.sparse_rows import SparseRows
+from partition.graph.sparse_rows import SparseRows, slices
 from partition.resident import let_go
 
 # Words that data of vertices and of arcs share.
@@ -254,8 +254,7 @@ def check_targets(graph: Graph, classes: int, on: str = "vertices") -> None:
     rows = examples_of(graph, on)
     labels, targets = ("labels", "targets") if on == VERTICES else ("arc_labels",) * 2
     step = max(1, _STEP // (1 if rows.targets is None else rows.targets.shape[1]))
-    for start in range(0, rows.n, step):
-        some = slice(start, start + step)
+    for some in slices(rows.n, step):
         if rows.labels is not None:
             least, most = rows.labels[some].min(), rows.labels[some].max()
             if least < UNLABELLED or most >= classes:
@@ -429,8 +428,7 @@ def known_rows(graph: Graph | Examples) -> np.ndarray | None:
         known = np.asarray(graph.labels) != UNLABELLED
     if graph.targets is not None:
         targets = np.empty(graph.n, bool)
-        for start in range(0, graph.n, AT_ONCE):
-            piece = slice(start, start + AT_ONCE)
+        for piece in slices(graph.n, AT_ONCE):
             targets[piece] = ~np.isnan(graph.targets[piece]).all(axis=1)
         known = targets if known is None else known | targets
     return known
@@ -575,8 +573,7 @@ def group_count(graph: Graph, direction: str) -> int:
     every = max(1, graph.nnz // COUNTED_AT_ONCE)
     chosen = mixed(np.arange(graph.n), key(0)) % np.uint64(every) == 0
     groups = []
-    for start in range(0, graph.nnz, COUNTED_AT_ONCE):
-        arcs = slice(start, min(start + COUNTED_AT_ONCE, graph.nnz))
+    for arcs in slices(graph.nnz, COUNTED_AT_ONCE):
         end = np.asarray(graph.indices[arcs], np.int64)
         if direction == "out":
             end = np.searchsorted(graph.indptr, np.arange(arcs.start, arcs.stop), "right") - 1

@@ -23,7 +23,7 @@ from partition.graph.graph import AGAIN, DIRECTIONS, MASKS, VERTICES, ArcData, G
 from partition.graph.hashing import AT_ONCE, MASK64, key, mixed
 from partition.graph.relations import Relation, Schema, VertexTypes, schema_fault
 from partition.graph.sparse_rows import FILES as SPARSE_FILES
-from partition.graph.sparse_rows import SparseRows
+from partition.graph.sparse_rows import SparseRows, slices
 from partition.records import Count, Positive, atomic_file, one_of
 from partition.resident import forget_pages
 
@@ -162,8 +162,7 @@ def reverse_excess(row: np.ndarray, column: np.ndarray, weight: np.ndarray | Non
     it is the sum of the pattern.
     """
     total = 0
-    for start in range(0, len(row), AT_ONCE):
-        piece = slice(start, start + AT_ONCE)
+    for piece in slices(len(row), AT_ONCE):
         i, j = row[piece], column[piece]
         ends = np.minimum(i, j).astype(np.uint64) * np.uint64(_STRIDE)
         ends += np.maximum(i, j).astype(np.uint64)

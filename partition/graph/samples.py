@@ -31,6 +31,7 @@ from partition.errors import UserError, check_name, require
 from partition.graph.folders import Sets, map_array, save_arrays
 from partition.graph.graph import MASKS
 from partition.graph.manifest import read_manifest
+from partition.graph.sparse_rows import slices
 from partition.records import Count, Positive, atomic_file, one_of
 
 KIND = "samples"
@@ -41,8 +42,19 @@ Steps = Any
 """An array (steps, n, columns): in memory, mapped, or of another library with slices of steps."""
 
 
-@dataclass(frozen=True)
-class SampleSet:
+@dataclass(frozen=True, kw_only=True)
+class _SampleFacts:
+    """A set without its arrays: see :class:`SampleSet`."""
+
+    name: str
+    n: Count
+    id: str
+    made: str
+    ranges: Mapping[Annotated[str, one_of(MASKS)], list[tuple[Count, Count]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleSet(_SampleFacts):
     """States of all vertices at many steps; memory-mapped arrays.
 
     Attributes
@@ -68,11 +80,6 @@ class SampleSet:
     """
 
     folder: Path
-    name: str
-    n: int
-    id: str
-    made: str
-    ranges: Mapping[str, list[tuple[int, int]]]
     states: np.ndarray = field(repr=False)
     targets: np.ndarray | None = field(repr=False)
     moments: np.ndarray = field(repr=False)
@@ -117,15 +124,10 @@ class SampleSet:
         return mean, np.where(tiny | (deviation == 0), 1.0, deviation)
 
 
-@dataclass(frozen=True)
-class _Description:
-    """The file ``samples.json``: a set without its arrays."""
+@dataclass(frozen=True, kw_only=True)
+class _SampleFile(_SampleFacts):
+    """The file ``samples.json``: of the arrays of a set it has the shapes."""
 
-    name: str
-    n: Count
-    id: str
-    made: str
-    ranges: Mapping[Annotated[str, one_of(MASKS)], list[tuple[Count, Count]]]
     steps: Positive
     columns: Positive
     target_columns: Count
@@ -133,7 +135,7 @@ class _Description:
     version: Literal[1] = 1
 
 
-SAMPLES = Sets(KIND, _Description, "gcn-partition samples {path} --states FILE.npy --name {name}")
+SAMPLES = Sets(KIND, _SampleFile, "gcn-partition samples {path} --states FILE.npy --name {name}")
 _AGAIN = SAMPLES.again
 list_samples, remove_samples = SAMPLES.names, SAMPLES.remove
 
@@ -187,9 +189,10 @@ def write_samples(
         moments = np.concatenate([each for each, _ in found], axis=2)
         save_arrays(temporary, {"moments": moments})
         id_ = _id_of([digest for _, digest in found], described)
-        columns = states.shape[2], 0 if targets is None else targets.shape[2]
-        facts = _Description(name, n, id_, made, described, steps, *columns)
-        SAMPLES.describe(temporary, facts)
+        SAMPLES.describe(temporary, _SampleFile(
+            name=name, n=n, id=id_, made=made, ranges=described, steps=steps,
+            columns=states.shape[2], target_columns=0 if targets is None else targets.shape[2],
+        ))  # fmt: skip
     return read_samples(path, name)
 
 
@@ -230,8 +233,9 @@ def read_samples(path: str | os.PathLike[str], name: str, *, check: bool = False
             require(same, "it does not hold what samples.json says")
     except UserError as error:
         raise UserError(f"{folder} is damaged: {error.message}", _AGAIN) from None
-    known = facts.id, facts.made, facts.ranges, arrays["states"], arrays.get("targets"), moments
-    return SampleSet(folder, name, n, *known)
+    known = {key: getattr(facts, key) for key in ("n", "id", "made", "ranges")}
+    known |= {"states": arrays["states"], "targets": arrays.get("targets"), "moments": moments}
+    return SampleSet(folder=folder, name=name, **known)
 
 
 def _written(
@@ -267,10 +271,9 @@ def _scanned(
     digest = hashlib.blake2b(f"{kind} {dtype.str} {[*array.shape]}".encode(), digest_size=16)
     moments = np.empty((3, steps, columns))
     count = max(1, _AT_ONCE // max(1, n * columns * array.dtype.itemsize))
-    for start in range(0, steps, count):
-        some = slice(start, min(start + count, steps))
+    for some in slices(steps, count):
         piece = np.ascontiguousarray(array[some], dtype)
-        moments[:, some] = _moments(kind, start, piece)
+        moments[:, some] = _moments(kind, some.start, piece)
         digest.update(piece.data)
         take(piece.data)
         report(some.stop)

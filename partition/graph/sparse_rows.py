@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,12 @@ LEAST_BYTES = 1 << 26
 FORMS = ("auto", "dense", "sparse")
 FILES = ("features_indptr", "features_indices", "features_data")
 AT_ONCE = 1 << 24  # numbers that are looked at at once
+
+
+def slices(count: int, at_once: int) -> Iterator[slice]:
+    """Cut 0 … count − 1 into ranges of at most so many."""
+    for start in range(0, count, at_once):
+        yield slice(start, min(start + at_once, count))
 
 
 def segments(indptr: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -146,8 +153,8 @@ def kept_form(
     if features is None or isinstance(features, SparseRows) or not worth:
         return features
     step = max(1, AT_ONCE // features.shape[1])
-    pieces = range(0, len(features), step)
-    entries = sum(int(np.count_nonzero(features[start : start + step])) for start in pieces)
+    pieces = slices(len(features), step)
+    entries = sum(int(np.count_nonzero(features[piece])) for piece in pieces)
     most = features.size * (1 if form == "sparse" else _MOST_FILLED)
     return from_dense(features) if 0 < entries <= most else features
 
@@ -157,12 +164,11 @@ def from_dense(features: np.ndarray) -> SparseRows:
     n, width = features.shape
     step = max(1, AT_ONCE // max(1, width))
     counts, columns, values = [np.zeros(0, np.int64)], [], []
-    for start in range(0, n, step):
-        piece = features[start : start + step]
-        row, column = np.nonzero(piece)
-        counts.append(np.bincount(row, minlength=len(piece)))
+    for some in slices(n, step):
+        row, column = np.nonzero(features[some])
+        counts.append(np.bincount(row, minlength=some.stop - some.start))
         columns.append(column.astype(np.int32))
-        values.append(piece[row, column].astype(np.float32))
+        values.append(features[some][row, column].astype(np.float32))
     indptr = np.concatenate(([0], np.cumsum(np.concatenate(counts)))).astype(np.int64)
     return SparseRows(indptr, np.concatenate(columns), np.concatenate(values), width)
 

@@ -39,6 +39,7 @@ from partition.graph.hashing import key, mixed, permuted
 from partition.graph.manifest import content_id, excess_of, named_id, read_manifest, sums_of
 from partition.graph.relations import Relation, Schema, VertexTypes, names_of, place_of
 from partition.graph.sparse import sp
+from partition.graph.sparse_rows import slices
 from partition.records import Count, Whole, one_of
 from partition.resident import check_memory
 
@@ -203,8 +204,22 @@ _AT_ONCE = 1 << 20  # pairs that are looked at at once
 _ORDER, _NEGATIVES, _CANDIDATES = 1, 2, 3  # purposes of hashes
 
 
-@dataclass(frozen=True)
-class PairSet:
+@dataclass(frozen=True, kw_only=True)
+class _PairFacts:
+    """A set without its arrays and twins: see :class:`PairSet`."""
+
+    name: str
+    graph_id: str
+    id: str = ""
+    directed: bool
+    seed: Whole | None
+    made: str
+    replaced: Annotated[str, one_of(_REPLACED)] = "second"
+    drawn: Count = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairSet(_PairFacts):
     """Pairs of vertices to train on, validate on and test on; plain or memory-mapped arrays.
 
     Attributes
@@ -241,17 +256,9 @@ class PairSet:
         ``rev_NAME``, once the set is in a folder.
     """
 
-    name: str
-    graph_id: str
-    id: str
-    directed: bool
-    seed: int | None
-    made: str
     positives: Mapping[str, np.ndarray]
     negatives: Mapping[str, np.ndarray] = field(default_factory=dict)
     candidates: Mapping[str, np.ndarray] = field(default_factory=dict)
-    replaced: str = "second"
-    drawn: int = 0
     relations: Mapping[str, np.ndarray] = field(default_factory=dict)
     relation_names: tuple[str, ...] = ()
     twins: tuple[Twin, ...] | None = None
@@ -278,18 +285,10 @@ class PairSet:
         return np.isin(relations[some], turned)
 
 
-@dataclass(frozen=True)
-class _Description:
-    """The file ``pairs.json``: a set without its arrays, of which it has shapes and checksums."""
+@dataclass(frozen=True, kw_only=True)
+class _PairFile(_PairFacts):
+    """The file ``pairs.json``: of the arrays of a set it has shapes and checksums."""
 
-    name: str
-    graph_id: str
-    id: str
-    directed: bool
-    seed: Whole | None
-    made: str
-    replaced: Annotated[str, one_of(_REPLACED)]
-    drawn: Count
     counts: Mapping[Annotated[str, one_of(_FILES)], tuple[Count, ...]]
     sums: Mapping[Annotated[str, one_of(_FILES)], str]
     relation_names: tuple[str, ...] = ()
@@ -298,10 +297,9 @@ class _Description:
     version: Literal[1] = 1
 
 
-# Fields of a set that its description has as they are.
-_KNOWN = {f.name for f in fields(_Description)} & {f.name for f in fields(PairSet)} - {"twins"}
+_KNOWN = [fact.name for fact in fields(_PairFacts)] + ["relation_names"]
 _HINT = "draw some: gcn-partition pairs {path} --split 0.85,0.05,0.10 --name {name}"
-PAIRS = Sets("pairs", _Description, _HINT)
+PAIRS = Sets("pairs", _PairFile, _HINT)
 _AGAIN = PAIRS.again
 list_pairs, has_pairs, remove_pairs = PAIRS.names, PAIRS.has, PAIRS.remove
 
@@ -324,7 +322,7 @@ def write_pairs(path: str | os.PathLike[str], pairs: PairSet, force: bool = Fals
     pairs = identified(_in_index_dtype(pairs, manifest.n))
     check_pairs(pairs, manifest.n)
     arrays = _arrays_of(pairs)
-    facts = _Description(
+    facts = _PairFile(
         **{name: getattr(pairs, name) for name in _KNOWN},
         twins=[(a, b, int(turned)) for a, b, turned in pairs.twins or ()],
         counts={name: array.shape for name, array in arrays.items()},
@@ -421,8 +419,8 @@ def check_pairs(pairs: PairSet, n: int) -> None:
     for other in HELD_OUT:
         held = np.sort(pairs.keys(other, n))
         common = [held[:0]]
-        for start in range(0, len(pairs.positives["train"]) if len(held) else 0, _AT_ONCE):
-            found = pairs.keys("train", n, slice(start, start + _AT_ONCE))
+        for some in slices(len(pairs.positives["train"]) if len(held) else 0, _AT_ONCE):
+            found = pairs.keys("train", n, some)
             common.append(found[_among(held, found)])
         if count := sum(map(len, common)):
             example = int(np.concatenate(common)[0]) // (pairs.kinds if pairs.relations else 1)
@@ -461,8 +459,8 @@ def _check_shapes(pairs: PairSet) -> None:
 def _check_vertices(arrays: Mapping[str, np.ndarray], n: int) -> None:
     """Refuse arrays of a set with vertices that there are not, in bounded memory."""
     for name, array in arrays.items():
-        for start in range(0, 0 if _FILES[name][0] == "relations" else len(array), _AT_ONCE):
-            piece = array[start : start + _AT_ONCE]
+        for some in slices(0 if _FILES[name][0] == "relations" else len(array), _AT_ONCE):
+            piece = array[some]
             wrong = piece[(piece < 0) | (piece >= n)]
             if len(wrong):
                 raise UserError(f"{name} has the vertex {wrong[0]}: the graph has 0..{n - 1}")
@@ -610,10 +608,9 @@ def split_pairs(
             of_family, of_relation = [family], [number]
         sizes = [int(share * len(every)) for share in parsed[1:]]
         base, mask_of = key(seed, _ORDER, *of_family), np.zeros(len(every), np.int8)
-        for start in range(0, len(every), _AT_ONCE):  # a hashed order decides
-            stop = min(len(every), start + _AT_ONCE)
-            place = permuted(np.arange(start, stop), len(every), base)
-            mask_of[start:stop] = np.where(place < sizes[0], 1, np.where(place < sum(sizes), 2, 0))
+        for some in slices(len(every), _AT_ONCE):  # a hashed order decides
+            place = permuted(np.arange(some.start, some.stop), len(every), base)
+            mask_of[some] = np.where(place < sizes[0], 1, np.where(place < sum(sizes), 2, 0))
         if edges is not every:
             mask_of = mask_of[np.searchsorted(every, edges)]
         for at, mask in enumerate(MASKS):
@@ -630,8 +627,8 @@ def split_pairs(
     made = " of ".join([f"split {','.join(map(str, shares))}", *relations])
     graph_id = content_id(graph) if graph_id is None else graph_id
     return identified(PairSet(
-        name, graph_id, "", directed, seed, made, **_by_kind(arrays), drawn=candidates,
-        relation_names=names_of(graph.relations), twins=tuple(twins),
+        name=name, graph_id=graph_id, directed=directed, seed=seed, made=made, drawn=candidates,
+        relation_names=names_of(graph.relations), twins=tuple(twins), **_by_kind(arrays),
     ))  # fmt: skip
 
 
@@ -657,8 +654,7 @@ def has_arcs(
     one, where arcs have relations. Only rows of these vertices are looked at.
     """
     found = np.empty(len(pairs), bool)
-    for start in range(0, len(pairs), _AT_ONCE):
-        some = slice(start, start + _AT_ONCE)
+    for some in slices(len(pairs), _AT_ONCE):
         first, second = np.asarray(pairs[some], np.int64).T
         kinds = None if relations is None or graph.arc_type is None else relations[some]
         there = _has_arc(graph, first, second, kinds)
@@ -808,20 +804,16 @@ def _from_keys(pieces: Sequence[np.ndarray], n: int) -> np.ndarray:
     """The pairs of keys, (m, 2), of one piece after the other."""
     pairs, end = np.empty((sum(map(len, pieces)), 2), index_dtype(n)), 0
     for piece in pieces:
-        for start in range(0, len(piece), _AT_ONCE):
-            some = piece[start : start + _AT_ONCE]
-            begin, end = end, end + len(some)
-            pairs[begin:end] = np.column_stack(np.divmod(some, n))
+        for some in slices(len(piece), _AT_ONCE):
+            begin, end = end, end + some.stop - some.start
+            pairs[begin:end] = np.column_stack(np.divmod(piece[some], n))
     return pairs
 
 
 def left_out(
-    pairs: PairSet,
-    source: np.ndarray,
-    target: np.ndarray,
-    n: int,
+    pairs: PairSet, source: np.ndarray, target: np.ndarray, n: int,
     relation: np.ndarray | None = None,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """Which arcs are positives to validate or test on, (m,) bool; without a direction, both ways.
 
     Where arcs and pairs have relations, only those of the same one; and those of its twins.
@@ -841,8 +833,7 @@ def left_out(
 
     for mask in HELD_OUT:
         every = pairs.positives[mask]
-        for start in range(0, len(every), _AT_ONCE):
-            piece = slice(start, start + _AT_ONCE)
+        for piece in slices(len(every), _AT_ONCE):
             ends = np.asarray(every[piece], np.int64)
             ways = [ends] if pairs.directed else [ends, ends[:, ::-1]]
             numbers = np.asarray(pairs.relations[mask][piece], np.int64) if related else 0
@@ -882,12 +873,9 @@ _Tell = Callable[[str, float, float], None]
 
 
 def with_hard_candidates(
-    pairs: PairSet,
-    graph: Graph,
-    count: int,
-    masks: Sequence[str] = HELD_OUT,
+    pairs: PairSet, graph: Graph, count: int, masks: Sequence[str] = HELD_OUT,
     tell: _Tell = lambda stage, done, total: None,
-) -> PairSet:
+) -> PairSet:  # fmt: skip
     """The set with ``count`` hard candidates for each positive of some masks, half for either end.
 
     After Li et al. (2023), "Evaluating graph neural networks for link prediction: current pitfalls
@@ -1024,12 +1012,12 @@ def page_rank(near: sp.csr_array, degree: np.ndarray, sources: np.ndarray) -> sp
 
 def _near(graph: Graph, held: np.ndarray) -> sp.csr_array:
     """1 for each neighbour along an arc or against it, but itself, that no held pair joins."""
-    arcs = _matrix(graph)
-    near = arcs + arcs.T.tocsr()
+    near = _matrix(graph.indptr, graph.indices)
+    near = near + near.T.tocsr()
     near.data[:] = 1
     row = np.repeat(np.arange(graph.n, dtype=near.indices.dtype), np.diff(near.indptr))
     near.data[row == near.indices] = 0
-    del row, arcs
+    del row
     first, second = np.concatenate([held, held[:, ::-1]]).astype(np.int64).T
     place = arc_places(near.indptr, near.indices, first, second)
     near.data[place[place >= 0]] = 0
@@ -1039,15 +1027,16 @@ def _near(graph: Graph, held: np.ndarray) -> sp.csr_array:
 
 def _partners(graph: Graph, pairs: PairSet) -> sp.csr_array:
     """The partners of each vertex as the first end: ends of arcs, and of all pairs of the set."""
-    ends = tuple(np.concatenate([pairs.positives[mask] for mask in MASKS]).T)
-    ones, shape = np.ones(len(ends[0]), np.float32), (graph.n, graph.n)
-    matrix = _matrix(graph) + sp.coo_array((ones, ends), shape=shape).tocsr()
+    first, second = np.concatenate([pairs.positives[mask] for mask in MASKS]).T
+    order = np.argsort(first, kind="stable")
+    indptr = np.searchsorted(first[order], np.arange(graph.n + 1))
+    matrix = _matrix(graph.indptr, graph.indices) + _matrix(indptr, second[order])
     return matrix if pairs.directed else matrix + matrix.T.tocsr()
 
 
-def _matrix(graph: Graph) -> sp.csr_array:
-    ones, ends = np.ones(graph.nnz, np.float32), (np.asarray(graph.indices), graph.indptr)
-    return sp.csr_array((ones, *ends), shape=(graph.n, graph.n))
+def _matrix(indptr: np.ndarray, indices: np.ndarray) -> sp.csr_array:
+    n, ones = len(indptr) - 1, np.ones(len(indices), np.float32)
+    return sp.csr_array((ones, np.asarray(indices), indptr), shape=(n, n))
 
 
 def _row(matrix: sp.csr_array, row: int) -> _Scored:
