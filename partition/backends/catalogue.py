@@ -9,7 +9,7 @@ from partition.backends import TOOLS, Option, Tool, check_options
 from partition.errors import UserError, unknown_name
 from partition.graph.graph import Graph
 from partition.graph.sampling import SAMPLERS
-from partition.models import stochastic
+from partition.models import descriptions
 from partition.models.descriptions import (
     Description,
     graph_model,
@@ -77,7 +77,7 @@ MODELS = {
         exchange="mixed",  # as partition.graph.manifest.MADE_FOR_MIXED has it
     ),
     "shp": Model(
-        stochastic.stochastic_model, ("mtkahypar", "kahypar"),
+        descriptions.stochastic_model, ("mtkahypar", "kahypar"),
         "hypergraphs of sampled mini-batches, merged",
         {
             "sampler": Option("vertex", "how mini-batches are drawn", tuple(SAMPLERS)),
@@ -91,15 +91,15 @@ MODELS = {
             "theta": Option(
                 0.0,
                 "allowed error of the mean connectivity, which determines the number of nets; 0: "
-                f"{stochastic.THETA}, or more if that takes more than "
-                f"{stochastic.MOST_BATCHES:,} batches",
+                f"{descriptions.THETA}, or more if that takes more than "
+                f"{descriptions.MOST_BATCHES:,} batches",
             ),
             "delta": Option(0.1, "probability of an error larger than theta"),
             "batches": Option(0, "number of mini-batches; 0: computed from theta and delta"),
         },
-        stochastic.settle,
+        descriptions.settle,
         random=True,
-        share=stochastic.share_of_vertices,
+        share=descriptions.share_of_vertices,
     ),
 }  # fmt: skip
 

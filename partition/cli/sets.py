@@ -14,8 +14,8 @@ from partition.cli.importing import Comments
 from partition.commands import Result, command
 from partition.errors import UserError, check_name
 from partition.graph import store
-from partition.graph.folders import check_stored_name
 from partition.graph.graph import MASKS
+from partition.graph.manifest import check_stored_name
 from partition.graph.samples import KIND, shares_of_steps, write_samples
 from partition.graph.vertex_pairs import (
     HELD_OUT,

@@ -33,10 +33,18 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 
 from partition.errors import UserError, require
-from partition.graph.folders import Sets, map_array, save_arrays
 from partition.graph.graph import MASKS, Graph, arc_pieces, arc_places, arcs, distinct, index_dtype
 from partition.graph.hashing import key, mixed, permuted
-from partition.graph.manifest import content_id, excess_of, named_id, read_manifest, sums_of
+from partition.graph.manifest import (
+    Sets,
+    content_id,
+    excess_of,
+    map_array,
+    named_id,
+    read_manifest,
+    save_arrays,
+    sums_of,
+)
 from partition.graph.relations import Relation, Schema, VertexTypes, names_of, place_of
 from partition.graph.sparse import sp
 from partition.graph.sparse_rows import slices

@@ -18,7 +18,7 @@ from partition.errors import UserError, check_name, require
 from partition.graph import store
 from partition.graph.metrics import Metrics, measure, measure_mixed
 from partition.graph.store import EXCHANGES, Partition, StoredGraph, pair_names
-from partition.pipeline import adding, balance, solving
+from partition.pipeline import adding, balance
 from partition.pipeline.balance import Recipe
 from partition.refinement.objective import Objective, sweeps_for
 from partition.registry import Settings
@@ -123,7 +123,7 @@ def add_best(
     check_name("exchange", exchange, AIMS)
     balance.constraint_weights(graph, recipe.direction, recipe.constraints)
     aims = EXCHANGES if exchange == AUTO else (exchange,)
-    deadline = solving.deadline_with_refinement(limit, aims, paced=False)
+    deadline = adding.deadline_with_refinement(limit, aims, paced=False)
     pair = name or f"{AUTO}-{k}{recipe.ending}"
     names = pair_names(pair) if exchange == AUTO else {exchange: name or pair_names(pair)[exchange]}
     reserved = [*names.values()]
@@ -139,7 +139,7 @@ def add_best(
         made: list[Partition] = []
         for aim, best in run.best(trials).items():
             assert best.parts is not None
-            of, parts = best.candidate, solving.mapped(graph, best.parts, k, recipe)
+            of, parts = best.candidate, adding.mapped(graph, best.parts, k, recipe)
             tool = of.tool or MODELS[of.model].tools[0]
             options = all_options(graph, of.model, tool, TOOLS.get(tool), of.options)
             refine = asdict(run.aimed(best.aim)) | {"effort": best.effort} if best.effort else None
@@ -523,7 +523,7 @@ class _Run:
         if unmixed and MODELS[candidate.model].exchange == "mixed":
             return unmixed
         try:
-            solving.choose_tool(candidate.model, candidate.tool)
+            adding.choose_tool(candidate.model, candidate.tool)
         except UserError as error:
             return error.message
         return ""
@@ -552,7 +552,7 @@ class _Run:
         try:
             if deadline.over():
                 raise TimeIsUp("no time was left")
-            trial.parts = solving.make_parts(
+            trial.parts = adding.make_parts(
                 self.graph, candidate.model, self.k, self._seeded(candidate.seed),
                 tool=candidate.tool, deadline=deadline, reassign=False, options=candidate.options,
             )  # fmt: skip
@@ -576,7 +576,7 @@ class _Run:
         assert trial.parts is not None
         # The deadline stops it, but does not hurry it, which would let the clock decide on moves.
         how = self.aimed(trial.aim), self._seeded(trial.rounds)
-        trial.parts = solving.refined(
+        trial.parts = adding.refined(
             self.graph, trial.parts, self.k, *how, effort=effort, deadline=part
         )
         trial.effort += effort
