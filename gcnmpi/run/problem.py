@@ -61,9 +61,16 @@ from gcnmpi.schemes.interface import Scheme
 from gcnmpi.schemes.row_scheme import RowScheme
 from gcnmpi.schemes.stacked import StackedScheme
 from partition.errors import UserError
-from partition.graph.graph import ARCS, MASKS, TARGET_FILES, UNLABELLED, examples_of, inputs_of
+from partition.graph.graph import (
+    ARCS,
+    MASKS,
+    TARGET_FILES,
+    UNLABELLED,
+    SparseRows,
+    examples_of,
+    inputs_of,
+)
 from partition.graph.manifest import FEATURE_FILES
-from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import StoredGraph
 
 TYPES = {TYPE: Space.OWN, WHOLE_TYPE: Space.WHOLE}

@@ -10,13 +10,7 @@ from partition.errors import UserError, unknown_name
 from partition.graph.graph import Graph
 from partition.graph.sampling import SAMPLERS
 from partition.models import descriptions
-from partition.models.descriptions import (
-    Description,
-    graph_model,
-    hypergraph_model,
-    medium_grain_model,
-    row_model,
-)
+from partition.models.descriptions import Description
 from partition.registry import Setting, Settings
 
 
@@ -56,10 +50,10 @@ class Model:
 
 
 MODELS = {
-    "rp": Model(row_model, ("random",), "random rows, for comparison"),
-    "block": Model(row_model, ("block",), "contiguous rows, in the order of the file"),
+    "rp": Model(descriptions.row_model, ("random",), "random rows, for comparison"),
+    "block": Model(descriptions.row_model, ("block",), "contiguous rows, in the order of the file"),
     "gp": Model(
-        graph_model, ("metis", "kaminpar", "mtkahypar"),
+        descriptions.graph_model, ("metis", "kaminpar", "mtkahypar"),
         "the symmetrised graph, partitioned within seconds",
         {
             "max_net": Option(
@@ -68,11 +62,11 @@ MODELS = {
         },
     ),
     "hp": Model(
-        hypergraph_model, ("mtkahypar", "kahypar"),
+        descriptions.hypergraph_model, ("mtkahypar", "kahypar"),
         "the column-net hypergraph, whose objective is the number of rows sent",
     ),
     "mg": Model(
-        medium_grain_model, ("mtkahypar", "kahypar"),
+        descriptions.medium_grain_model, ("mtkahypar", "kahypar"),
         "the medium-grain hypergraph, whose objective is the volume of a mixed exchange",
         exchange="mixed",  # as partition.graph.manifest.MADE_FOR_MIXED has it
     ),

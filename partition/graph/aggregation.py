@@ -9,8 +9,7 @@ import scipy  # .sparse takes 0.3 s, when it is first used: tools need none of i
 from numpy.typing import DTypeLike
 
 from partition.errors import UserError
-from partition.graph.graph import READ, Graph, arc_pieces, arcs, chunks, merged
-from partition.graph.sparse_rows import slices
+from partition.graph.graph import READ, Graph, arc_pieces, arcs, chunks, merged, slices
 
 PIECE = 1 << 24  # entries of a piece
 

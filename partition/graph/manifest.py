@@ -23,11 +23,9 @@ import numpy as np
 from partition import records
 from partition.errors import UserError, require, system_errors, unknown_name
 from partition.graph import graph as graphs
-from partition.graph.graph import AGAIN, DIRECTIONS, MASKS, VERTICES, ArcData, Graph, arc_pieces
+from partition.graph.graph import AGAIN, MASKS, ArcData, Graph, SparseRows, slices
 from partition.graph.hashing import AT_ONCE, MASK64, key, mixed
 from partition.graph.relations import STORED_NAME, Relation, Schema, VertexTypes, schema_fault
-from partition.graph.sparse_rows import FILES as SPARSE_FILES
-from partition.graph.sparse_rows import SparseRows, slices
 from partition.locks import folder_inside, folder_lock
 from partition.records import Count, Positive, atomic_file, one_of
 from partition.resident import forget_pages
@@ -253,7 +251,7 @@ _DATA_FILES = ("features", "labels", "targets", "ids")  # of vertices
 
 ARC_TYPE = "arc_type"
 _OPENED = (*ARC_FILES, "labels", "targets", ARC_TYPE)  # read when a folder is opened
-FEATURE_FILES = ("features", *SPARSE_FILES)
+FEATURE_FILES = ("features", *graphs.SPARSE_FILES)
 TYPE_FEATURES = "features/"  # begins the names of files of one type of vertices
 _ALPHA, BETA = key(0, 0x5355), key(0, 0x4D53)  # keys of their own
 _STRIDE = 0xD1342543DE82EF95  # odd: makes one number of two
@@ -424,7 +422,7 @@ def _damaged(path: Path, what: str) -> UserError:
 def excess_of(graph: Graph, values: bool) -> int:
     """The sum of :func:`reverse_excess` over all arcs of a graph; in bounded memory."""
     total = 0
-    for first, last, row, column in arc_pieces(graph):
+    for first, last, row, column in graphs.arc_pieces(graph):
         place = slice(graph.indptr[first], graph.indptr[last])
         weight = graph.weights[place] if values and graph.weights is not None else None
         total += reverse_excess(row, column, weight)
@@ -452,7 +450,7 @@ _TYPED = ("vertex_types", "relations", "type_features")  # fields that homogeneo
 # arcs, and none that are parallel; 5 no types. Fields that a file lacks are the defaults.
 _READABLE = (1, 2, 3, 4, _VERSION, _TYPED_VERSION)
 # Types of fields, with the values that a file may have.
-Direction = Annotated[str, one_of(DIRECTIONS)]
+Direction = Annotated[str, one_of(graphs.DIRECTIONS)]
 _Masks = tuple[Annotated[str, one_of(MASKS)], ...]
 
 
@@ -568,7 +566,7 @@ def write_arrays(
     sums |= sums_of({name: array for name, array in arrays.items() if name not in sums})
     facts: dict[str, Any] = {}
     for of, on, features in (
-        ("", VERTICES, graph.features),
+        ("", graphs.VERTICES, graph.features),
         ("arc_", graphs.ARCS, graph.arc_data.features),
     ):
         rows = graphs.examples_of(graph, on)
@@ -673,7 +671,7 @@ def _graph_of(manifest: Manifest, arrays: Mapping[str, np.ndarray]) -> Graph:
     m, get = manifest, arrays.get
     facts: dict[str, Any] = {name: get(name) for name in (*ARC_FILES, *_DATA_FILES, ARC_TYPE)}
     if m.feature_entries:
-        indptr, indices, data = (arrays[name] for name in SPARSE_FILES)
+        indptr, indices, data = (arrays[name] for name in graphs.SPARSE_FILES)
         facts["features"] = SparseRows(indptr, indices, data, m.features)
     masks, of_arcs = (
         {name: arrays[f"{of}{name}_mask"] for name in names}

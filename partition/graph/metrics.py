@@ -16,17 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from partition.graph import graph as graphs
 from partition.graph.aggregation import column_pieces
 from partition.graph.cover import SPARSE, numbered, rows_in_cover
-from partition.graph.graph import (
-    DIRECTIONS,
-    Graph,
-    arc_pieces,
-    chunks,
-    index_dtype,
-    row_sizes,
-    training_rows,
-)
+from partition.graph.graph import Graph, chunks, index_dtype
 from partition.graph.sampling import Pattern, Sampler, Side, pointers, segments
 from partition.graph.sparse import sp
 from partition.records import Count, Positive
@@ -203,7 +196,7 @@ def measure(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> M
 
 def vertex_counts(graph: Graph, parts: np.ndarray, k: int) -> dict[str, Any]:
     """The training vertices, and the vertices of each type, of each part: fields of Metrics."""
-    train, types = training_rows(graph), graph.vertex_types
+    train, types = graphs.training_rows(graph), graph.vertex_types
 
     def count(some: np.ndarray) -> list[int]:
         return list(np.bincount(some, minlength=k).tolist())
@@ -240,7 +233,7 @@ def metrics_of(
 
 def _row_entries(graph: Graph, parts: np.ndarray, k: int, direction: str) -> np.ndarray:
     """Entries of M in the rows of each part, (k,) int64: float64 weights are exact below 2^53."""
-    return np.bincount(parts, row_sizes(graph, direction), k).astype(np.int64)
+    return np.bincount(parts, graphs.row_sizes(graph, direction), k).astype(np.int64)
 
 
 def exchange_matrix(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> sp.csr_array:
@@ -345,7 +338,7 @@ def measure_mixed_both(
     graph: Graph,
     parts: np.ndarray,
     k: int,
-    directions: Sequence[str] = DIRECTIONS,
+    directions: Sequence[str] = graphs.DIRECTIONS,
     by_relation: bool = False,
 ) -> dict[str, Metrics]:
     """:func:`measure_mixed` in both directions, in less time than one after the other."""
@@ -399,7 +392,7 @@ def _first_of_equals(*columns: np.ndarray) -> np.ndarray:
 def _entries_by_relation(graph: Graph, parts: np.ndarray, k: int, direction: str) -> np.ndarray:
     """The same of the matrix of means by relation."""
     found, relations = np.zeros(k, np.int64), np.asarray(graph.arc_type)
-    for first, last, source, target in arc_pieces(graph):
+    for first, last, source, target in graphs.arc_pieces(graph):
         relation = relations[graph.indptr[first] : graph.indptr[last]]
         row = (target if direction == "in" else source)[_first_of_equals(source, target, relation)]
         found += np.bincount(parts[row], minlength=k)

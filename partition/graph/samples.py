@@ -28,9 +28,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from partition.errors import UserError, check_name, require
-from partition.graph.graph import MASKS
+from partition.graph.graph import MASKS, slices
 from partition.graph.manifest import Sets, map_array, read_manifest, save_arrays
-from partition.graph.sparse_rows import slices
 from partition.records import Count, Positive, atomic_file, one_of
 
 KIND = "samples"

@@ -19,11 +19,10 @@ import numpy as np
 
 from partition.errors import UserError, require
 from partition.graph.aggregation import columns
-from partition.graph.graph import REVERSED, Graph
+from partition.graph.graph import REVERSED, Graph, segments
 from partition.graph.graph import arcs as arcs_of
 from partition.graph.hashing import key, mixed, permuted
 from partition.graph.relations import Relation, place_of
-from partition.graph.sparse_rows import segments
 from partition.registry import Registry
 
 SAMPLERS = Registry(

@@ -30,11 +30,10 @@ import numpy as np
 
 from partition.errors import UserError, check_name, system_errors, unknown_name
 from partition.graph import manifest as manifests
-from partition.graph.graph import DIRECTIONS, Graph, merged, settled
+from partition.graph.graph import DIRECTIONS, Graph, kept_form, merged, settled
 from partition.graph.manifest import Manifest, check_target, dump_json, read_json, read_manifest
 from partition.graph.metrics import Metrics, NodeTraffic, vertex_counts
 from partition.graph.samples import SAMPLES, SampleSet
-from partition.graph.sparse_rows import kept_form
 from partition.graph.vertex_pairs import PAIRS, PairSet
 from partition.locks import folder_inside, folder_lock
 from partition.records import Positive, Whole, atomic_file, atomic_folder, read_npz, sweep
@@ -96,7 +95,7 @@ def write_graph(
     report : callable
         Told which partitions were kept, and which were not.
     keep_features : {"auto", "dense", "sparse"}
-        See :func:`partition.graph.sparse_rows.kept_form`.
+        See :func:`partition.graph.graph.kept_form`.
 
     Raises
     ------

@@ -33,21 +33,13 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 
 from partition.errors import UserError, require
-from partition.graph.graph import MASKS, Graph, arc_pieces, arc_places, arcs, distinct, index_dtype
+from partition.graph import graph as graphs
+from partition.graph import manifest as manifests
+from partition.graph.graph import MASKS, Graph, arc_places, distinct, index_dtype, slices
 from partition.graph.hashing import key, mixed, permuted
-from partition.graph.manifest import (
-    Sets,
-    content_id,
-    excess_of,
-    map_array,
-    named_id,
-    read_manifest,
-    save_arrays,
-    sums_of,
-)
+from partition.graph.manifest import Sets, read_manifest
 from partition.graph.relations import Relation, Schema, VertexTypes, names_of, place_of
 from partition.graph.sparse import sp
-from partition.graph.sparse_rows import slices
 from partition.records import Count, Whole, one_of
 from partition.resident import check_memory
 
@@ -92,7 +84,7 @@ def twins_of(
     named = [*reverse_of, *copy_of]
     found: dict[Twin, float | None] = {}
     if _NOBODY not in named and graph.arc_type is not None:
-        keys = arcs(graph).astype(np.int64) * graph.n + graph.indices
+        keys = graphs.arcs(graph).astype(np.int64) * graph.n + graph.indices
         found |= recognised(keys, np.asarray(graph.arc_type), graph.n)
     elif _NOBODY not in named and directed and (share := _both_ways(graph)) >= _NEARLY:
         found[Twin(0, 0, True)] = share
@@ -334,10 +326,10 @@ def write_pairs(path: str | os.PathLike[str], pairs: PairSet, force: bool = Fals
         **{name: getattr(pairs, name) for name in _KNOWN},
         twins=[(a, b, int(turned)) for a, b, turned in pairs.twins or ()],
         counts={name: array.shape for name, array in arrays.items()},
-        sums=sums_of(arrays),
+        sums=manifests.sums_of(arrays),
     )
     with PAIRS.writing(path, pairs.name, force) as temporary:
-        save_arrays(temporary, arrays)
+        manifests.save_arrays(temporary, arrays)
         PAIRS.describe(temporary, facts)
     return pairs
 
@@ -372,7 +364,7 @@ def read_pairs(path: str | os.PathLike[str], name: str, *, check: bool = True) -
         if not all(max(a, b) < max(1, len(manifest.schema)) for a, b, _ in twins):
             raise UserError("twins in pairs.json are no relations")
         arrays = {
-            file: map_array(folder / f"{file}.npy", "i", shape, again=_AGAIN)
+            file: manifests.map_array(folder / f"{file}.npy", "i", shape, again=_AGAIN)
             for file, shape in facts.counts.items()
         }
         if wrong := [file for file, a in arrays.items() if a.dtype != _dtype(file, manifest.n)]:
@@ -382,7 +374,7 @@ def read_pairs(path: str | os.PathLike[str], name: str, *, check: bool = True) -
         _check_shapes(pairs)
         if check:
             _check_vertices(arrays, manifest.n)
-            for file, text in sums_of(arrays).items():
+            for file, text in manifests.sums_of(arrays).items():
                 require(facts.sums[file] == text, f"{file}.npy does not hold what pairs.json says")
     except UserError as error:
         raise UserError(f"{folder} is damaged: {error.message}", _AGAIN) from None
@@ -395,7 +387,7 @@ def identified(pairs: PairSet) -> PairSet:
     facts["seed"] = pairs.seed if pairs.drawn else None
     if pairs.twins:
         facts["twins"] = [list(twin) for twin in pairs.twins]
-    return replace(pairs, id=named_id(len(MASKS), _arrays_of(pairs), facts))
+    return replace(pairs, id=manifests.named_id(len(MASKS), _arrays_of(pairs), facts))
 
 
 def keys(pairs: np.ndarray, n: int, directed: bool) -> np.ndarray:
@@ -633,7 +625,7 @@ def split_pairs(
     for mask, of in masks.items() if types is not None else ():
         arrays[f"{mask}_relations"] = np.repeat(np.array([*found], np.int32), [*map(len, of)])
     made = " of ".join([f"split {','.join(map(str, shares))}", *relations])
-    graph_id = content_id(graph) if graph_id is None else graph_id
+    graph_id = manifests.content_id(graph) if graph_id is None else graph_id
     return identified(PairSet(
         name=name, graph_id=graph_id, directed=directed, seed=seed, made=made, drawn=candidates,
         relation_names=names_of(graph.relations), twins=tuple(twins), **_by_kind(arrays),
@@ -745,9 +737,9 @@ def _pairs_by_relation(
         if names:
             raise UserError(f"--relation {names[0]}: the graph has no relations", "leave it out")
         # Of a symmetric graph, the arcs to larger vertices are all pairs.
-        once = not directed and excess_of(graph, False) == 0
+        once = not directed and manifests.excess_of(graph, False) == 0
         pieces = [np.zeros(0, np.int64)]
-        for _, _, source, target in arc_pieces(graph):
+        for _, _, source, target in graphs.arc_pieces(graph):
             kept = source < target if once else source != target
             pieces.append(keys(np.column_stack([source[kept], target[kept]]), graph.n, directed))
         every = np.concatenate(pieces)
@@ -762,7 +754,7 @@ def _pairs_by_relation(
         for number in graph.schema.forward:
             if same.get(number, set()).isdisjoint(chosen):
                 chosen.append(number)
-    order, source = np.argsort(graph.arc_type, kind="stable"), arcs(graph)
+    order, source = np.argsort(graph.arc_type, kind="stable"), graphs.arcs(graph)
     bounds = np.searchsorted(graph.arc_type[order], np.arange(len(relations) + 1))
     found = {}
     for number in chosen:

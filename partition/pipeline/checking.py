@@ -14,8 +14,8 @@ from partition.errors import UserError
 from partition.graph import graph as graphs
 from partition.graph import manifest as manifests
 from partition.graph import store, vertex_pairs
+from partition.graph.graph import SparseRows, check_rows
 from partition.graph.samples import list_samples, read_samples
-from partition.graph.sparse_rows import SparseRows, check_rows
 from partition.graph.store import StoredGraph
 from partition.pipeline.adding import measure_field
 

@@ -25,12 +25,20 @@ from gcnmpi.options.frames import frames_of
 from gcnmpi.options.task import SAMPLES, TASKS
 from gcnmpi.run.samples.reading import OwnSteps
 from partition.graph import graph as graph_module
-from partition.graph import manifest, sparse_rows, store
-from partition.graph.graph import Graph, known_rows, of_split, training_rows
+from partition.graph import manifest, store
+from partition.graph.graph import (
+    Graph,
+    SparseRows,
+    check_rows,
+    from_dense,
+    kept_form,
+    known_rows,
+    of_split,
+    training_rows,
+)
 from partition.graph.manifest import content_id, data_id
 from partition.graph.metrics import measure
 from partition.graph.samples import list_samples, read_samples, write_samples
-from partition.graph.sparse_rows import SparseRows, check_rows, from_dense, kept_form
 from partition.graph.store import list_partitions, open_graph, read_partition, write_graph
 from partition.graph.vertex_pairs import read_pairs, write_pairs
 from partition.importing.assemble import attach_files
@@ -650,7 +658,7 @@ def test_it_reads_like_the_dense_array():
 
 def test_what_is_kept_sparse(monkeypatch):
     for filled, least, sparse in ((0.03, 0, 1), (0.2, 0, 0), (0.03, 1 << 20, 0), (0.0, 0, 0)):
-        monkeypatch.setattr(sparse_rows, "LEAST_BYTES", least)
+        monkeypatch.setattr("partition.graph.graph.LEAST_BYTES", least)
         dense = random_rows(filled=filled)
         assert isinstance(kept_form(dense), SparseRows) == sparse
         assert isinstance(kept_form(dense, "sparse"), SparseRows) == bool(filled)
@@ -666,7 +674,7 @@ def graph_with(features):
 
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 def test_a_folder_keeps_them_in_their_form_and_gives_them_back(tmp_path, monkeypatch, form):
-    monkeypatch.setattr(sparse_rows, "LEAST_BYTES", 0)  # they are worth being sparse
+    monkeypatch.setattr("partition.graph.graph.LEAST_BYTES", 0)  # they are worth being sparse
     dense = random_rows()
     graph = replace(graph_with(dense), labels=np.zeros(50, np.int32))
     path = make_folder(tmp_path / "g.graph", graph, keep_features=form)
