@@ -226,13 +226,9 @@ def _add(sums: np.ndarray, rows: np.ndarray, values: np.ndarray | None) -> None:
 
 
 def entry_values(
-    row: np.ndarray,
-    column: np.ndarray,
-    weights: np.ndarray | None,
-    degree: np.ndarray,
-    normalize: str,
-    dtype: DTypeLike = np.float64,
-) -> np.ndarray:
+    row: np.ndarray, column: np.ndarray, weights: np.ndarray | None, degree: np.ndarray,
+    normalize: str, dtype: DTypeLike = np.float64,
+) -> np.ndarray:  # fmt: skip
     """The entries of M from the entries of Ã: :func:`normalised`, rounded once.
 
     ``row`` and ``column`` are places in ``degree``, the row sums of Ã by :func:`row_sums`; weights

@@ -139,17 +139,10 @@ list_samples, remove_samples = SAMPLES.names, SAMPLES.remove
 
 
 def write_samples(
-    path: str | os.PathLike[str],
-    name: str,
-    states: Steps,
-    targets: Steps | None,
-    ranges: Mapping[str, Ranges],
-    *,
-    made: str,
-    force: bool = False,
-    links: Mapping[str, Path] | None = None,
-    report: Callable[[int], None] = lambda steps: None,
-) -> SampleSet:
+    path: str | os.PathLike[str], name: str, states: Steps, targets: Steps | None,
+    ranges: Mapping[str, Ranges], *, made: str, force: bool = False,
+    links: Mapping[str, Path] | None = None, report: Callable[[int], None] = lambda steps: None,
+) -> SampleSet:  # fmt: skip
     """Put a set of samples into the graph folder ``path``, some steps at a time.
 
     Parameters

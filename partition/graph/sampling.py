@@ -280,13 +280,9 @@ class ClusterSampler(VertexSampler):
 
 
 def make_sampler(
-    name: str,
-    n: int,
-    batch: int | str,
-    seed: int,
-    fanouts: str | Sequence[int] = "",
+    name: str, n: int, batch: int | str, seed: int, fanouts: str | Sequence[int] = "",
     clusters: np.ndarray | None = None,
-) -> Sampler:
+) -> Sampler:  # fmt: skip
     """The sampler of that name in ``SAMPLERS``, its arguments checked.
 
     ``batch`` is the number of vertices (seeds) in a batch, or a share of all, such as "6%";

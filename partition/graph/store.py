@@ -71,15 +71,10 @@ class StoredGraph:
 
 
 def write_graph(
-    path: str | os.PathLike[str],
-    graph: Graph,
-    *,
-    source: Mapping[str, object],
-    direction: str = "in",
-    overwrite: bool = False,
-    report: Callable[[str], None] = lambda line: None,
-    keep_features: str = "auto",
-) -> Manifest:
+    path: str | os.PathLike[str], graph: Graph, *, source: Mapping[str, object],
+    direction: str = "in", overwrite: bool = False,
+    report: Callable[[str], None] = lambda line: None, keep_features: str = "auto",
+) -> Manifest:  # fmt: skip
     """Write a graph folder: all of it, or nothing.
 
     Parameters

@@ -538,18 +538,10 @@ def _one_type(n: int) -> VertexTypes:
 
 
 def split_pairs(
-    graph: Graph,
-    shares: Sequence[Fraction | float | str],
-    seed: int = 0,
-    directed: bool = False,
-    negatives: int = 1,
-    *,
-    candidates: int = 0,
-    name: str = "links",
-    graph_id: str | None = None,
-    relations: Sequence[str] = (),
-    twins: Collection[Twin] | None = None,
-) -> PairSet:
+    graph: Graph, shares: Sequence[Fraction | float | str], seed: int = 0, directed: bool = False,
+    negatives: int = 1, *, candidates: int = 0, name: str = "links", graph_id: str | None = None,
+    relations: Sequence[str] = (), twins: Collection[Twin] | None = None,
+) -> PairSet:  # fmt: skip
     """Split the arcs of a graph at random into pairs to train on, validate on and test on.
 
     Where arcs have relations, pairs keep theirs, and those of each relation are split for

@@ -73,20 +73,12 @@ class PartitionWarning(UserWarning):
 
 
 def add_partition(
-    path: str | os.PathLike[str],
-    model: str,
-    k: int,
-    *,
-    name: str | None = None,
-    tool: str | None = None,
-    refine: Objective | None = None,
-    overwrite: bool = False,
-    memory: float | None = None,
-    time_limit: float | None = None,
+    path: str | os.PathLike[str], model: str, k: int, *, name: str | None = None,
+    tool: str | None = None, refine: Objective | None = None, overwrite: bool = False,
+    memory: float | None = None, time_limit: float | None = None,
     report: Callable[[str], None] = lambda line: None,
-    working: Callable[[str], None] = lambda stage: None,
-    **options: Any,
-) -> Partition:
+    working: Callable[[str], None] = lambda stage: None, **options: Any,
+) -> Partition:  # fmt: skip
     """Partition the graph folder ``path`` and store the result in it.
 
     Parameters
@@ -187,19 +179,11 @@ def add_partition(
 
 
 def refine_partition(
-    path: str | os.PathLike[str],
-    start: str,
-    *,
-    k: int | None = None,
-    name: str | None = None,
-    objective: Objective | None = None,
-    imbalance: float | None = None,
-    seed: int = 0,
-    effort: float = 1.0,
-    time_limit: float | None = None,
-    direction: str | None = None,
+    path: str | os.PathLike[str], start: str, *, k: int | None = None, name: str | None = None,
+    objective: Objective | None = None, imbalance: float | None = None, seed: int = 0,
+    effort: float = 1.0, time_limit: float | None = None, direction: str | None = None,
     overwrite: bool = False,
-) -> Partition:
+) -> Partition:  # fmt: skip
     """Refine the partition ``start`` of a graph folder and store the result beside it.
 
     The weights that it was balanced by stay, and the ranks per node.

@@ -56,18 +56,11 @@ def usual_limit(arcs: int) -> float:
 
 
 def add_best(
-    path: str | os.PathLike[str],
-    k: int,
-    *,
-    time_limit: float | None = None,
-    network: Network | None = None,
-    exchange: str = "auto",
-    objective: Objective | None = None,
-    name: str | None = None,
-    overwrite: bool = False,
-    report: Callable[[str], None] = lambda line: None,
-    **asked: object,
-) -> list[Partition]:
+    path: str | os.PathLike[str], k: int, *, time_limit: float | None = None,
+    network: Network | None = None, exchange: str = "auto", objective: Objective | None = None,
+    name: str | None = None, overwrite: bool = False,
+    report: Callable[[str], None] = lambda line: None, **asked: object,
+) -> list[Partition]:  # fmt: skip
     """Try the candidates that fit ``time_limit``, refine them, and store the best of each exchange.
 
     The best is the one whose exchange is predicted to be shortest; of equals, the one with the

@@ -44,13 +44,9 @@ PRESSURE = (1.0, 100.0)  # what a unit of weight beyond the limit costs, while a
 
 
 def refine(
-    model: HypergraphModel,
-    parts: np.ndarray,
-    k: int,
-    *,
-    extra_weights: np.ndarray | None = None,
+    model: HypergraphModel, parts: np.ndarray, k: int, *, extra_weights: np.ndarray | None = None,
     **options: Any,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """Move rows between the parts so that the communication falls, within the balance.
 
     Parameters
