@@ -45,11 +45,11 @@ def column_pieces(
     ends = np.asarray(graph.indptr) if direction == "in" else arrivals(graph)
     for first, last in chunks(ends, at_once):
         begin, end = int(ends[first]), int(ends[last])
-        rows = graph.indices[begin:end] if direction == "in" else sources(graph, first, last)
+        rows = graph.indices[begin:end] if direction == "in" else _sources(graph, first, last)
         yield first, last, ends[first : last + 1] - begin, np.asarray(rows)
 
 
-def sources(graph: Graph, first: int, last: int) -> np.ndarray:
+def _sources(graph: Graph, first: int, last: int) -> np.ndarray:
     """The sources of the arcs into the vertices first..last−1: target by target, increasing."""
     if (first, last) == (0, graph.n):
         return _pattern(np.asarray(graph.indptr), graph.indices, graph.n).tocsc().indices
@@ -97,7 +97,7 @@ def symmetrised(
         targets = graph.indices[leaving[first] : leaving[last]]
         along = _pattern(leaving[first : last + 1] - leaving[first], targets, graph.n)
         begins = entering[first : last + 1] - entering[first]
-        against = _pattern(begins, sources(graph, first, last), graph.n)
+        against = _pattern(begins, _sources(graph, first, last), graph.n)
         if left_out is not None:
             large, direction = left_out
             # An arc is an entry in the column of its source, or of its target.

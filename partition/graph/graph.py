@@ -164,18 +164,12 @@ def kept_form(
     worth = features is not None and (form == "sparse" or features.nbytes >= LEAST_BYTES)
     if features is None or isinstance(features, SparseRows) or not worth:
         return features
-    step = max(1, _LOOKED_AT // features.shape[1])
-    pieces = slices(len(features), step)
-    entries = sum(int(np.count_nonzero(features[piece])) for piece in pieces)
-    most = features.size * (1 if form == "sparse" else _MOST_FILLED)
-    return from_dense(features) if 0 < entries <= most else features
-
-
-def from_dense(features: np.ndarray) -> SparseRows:
-    """The entries of an (n, width) array that are not 0, some rows at a time."""
     n, width = features.shape
     step = max(1, _LOOKED_AT // max(1, width))
-    counts, columns, values = [np.zeros(0, np.int64)], [], []
+    entries = sum(int(np.count_nonzero(features[some])) for some in slices(n, step))
+    if not 0 < entries <= features.size * (1 if form == "sparse" else _MOST_FILLED):
+        return features
+    counts, columns, values = [], [], []
     for some in slices(n, step):
         row, column = np.nonzero(features[some])
         counts.append(np.bincount(row, minlength=some.stop - some.start))
@@ -657,6 +651,7 @@ def by_type(graph: Graph) -> dict[str, np.ndarray]:
     return {name: rows for name, rows in found.items() if rows is not None}
 
 
+@dataclass(frozen=True, eq=False)
 class _TypedRows:
     """A row for each vertex, of features that types have of their own: (n, columns of all types).
 
@@ -665,32 +660,37 @@ class _TypedRows:
     rows are picked by numbers.
     """
 
-    def __init__(
-        self, types: VertexTypes, features: Mapping[str, np.ndarray], vertices: range,
-        columns: slice = slice(None),
-    ) -> None:  # fmt: skip
-        self._types, self._features, self._columns = types, features, columns
-        self._vertices = vertices
-        self._width = sum(x.shape[1] for x in features.values())
-        self.dtype, self.ndim = np.dtype(np.float32), 2
-        self.shape = len(self._vertices), len(range(self._width)[columns])
-        self.flags = np.zeros(0).flags  # nobody else lets go of pages
+    types: VertexTypes
+    features: Mapping[str, np.ndarray]
+    vertices: range
+    columns: slice = field(default_factory=lambda: slice(None))
+    dtype, ndim = np.dtype(np.float32), 2
+    flags = np.zeros(0).flags  # nobody else lets go of pages
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many rows and columns are seen."""
+        return len(self), len(range(self._width)[self.columns])
+
+    @property
+    def _width(self) -> int:
+        return sum(x.shape[1] for x in self.features.values())
 
     def __len__(self) -> int:
-        return len(self._vertices)
+        return len(self.vertices)
 
     def __getitem__(self, key: Any) -> Any:
-        picked, columns = key if isinstance(key, tuple) else (key, self._columns)
+        picked, columns = key if isinstance(key, tuple) else (key, self.columns)
         if isinstance(picked, slice):
-            return _TypedRows(self._types, self._features, self._vertices[picked], columns)
-        vertices = np.asarray(self._vertices)[picked]
-        rows, column = np.zeros((len(vertices), self._width), self.dtype), 0
-        for name, features in self._features.items():
-            own, width = self._types.range(name), features.shape[1]
+            return _TypedRows(self.types, self.features, self.vertices[picked], columns)
+        vertices, column = np.asarray(self.vertices)[picked], 0
+        rows = np.zeros((len(vertices), self._width), self.dtype)
+        for name, features in self.features.items():
+            own, width = self.types.range(name), features.shape[1]
             some = np.flatnonzero((vertices >= own.start) & (vertices < own.stop))
             rows[some, column : column + width] = features[vertices[some] - own.start]
             column += width
-        let_go(*self._features.values())
+        let_go(*self.features.values())
         return rows[:, columns]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

@@ -422,7 +422,7 @@ class MixedCounts:
 
 _OBSERVED = 16  # batches in which it is observed how often rows are read
 _EPOCH = 1 << 31  # their first one: no run gets there
-INDEX_BYTES = 4  # of a column's number in a sparse row
+_INDEX_BYTES = 4  # of a column's number in a sparse row
 
 
 @dataclass(frozen=True)
@@ -526,7 +526,7 @@ def row_bytes(width: int, entries: int, n: int, itemsize: int) -> float:
     If the features are a sparse matrix, ``entries`` are those of all n rows, and a row is taken to
     have as many as the mean; otherwise they are 0.
     """
-    return entries / n * (itemsize + INDEX_BYTES) if entries else width * itemsize
+    return entries / n * (itemsize + _INDEX_BYTES) if entries else width * itemsize
 
 
 def rows_within(megabytes: float, width: int, entries: int, n: int, itemsize: int) -> int:

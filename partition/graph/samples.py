@@ -140,7 +140,7 @@ list_samples, remove_samples = SAMPLES.names, SAMPLES.remove
 
 def write_samples(
     path: str | os.PathLike[str], name: str, states: Steps, targets: Steps | None,
-    ranges: Mapping[str, Ranges], *, made: str, force: bool = False,
+    ranges: Mapping[str, _Ranges], *, made: str, force: bool = False,
     links: Mapping[str, Path] | None = None, report: Callable[[int], None] = lambda steps: None,
 ) -> SampleSet:  # fmt: skip
     """Put a set of samples into the graph folder ``path``, some steps at a time.
@@ -284,7 +284,7 @@ def _moments(kind: str, first: int, piece: np.ndarray) -> np.ndarray:
     return np.stack([counts, mean, squares])
 
 
-def _id_of(digests: Sequence[str], ranges: Mapping[str, Ranges]) -> str:
+def _id_of(digests: Sequence[str], ranges: Mapping[str, _Ranges]) -> str:
     """A hash of hashes of arrays, and of which steps are for what."""
     listed = sorted((mask, [list(one) for one in some]) for mask, some in ranges.items())
     text = f"{digests} {listed}"
@@ -304,7 +304,7 @@ def _check_array(kind: str, array: Steps, n: int, steps: tuple[int, ...]) -> Non
         )
 
 
-Ranges = Sequence[Sequence[int]]
+_Ranges = Sequence[Sequence[int]]
 """The steps from start to stop, for each (start, stop) of them."""
 
 
@@ -331,7 +331,7 @@ def shares_of_steps(steps: int, shares: Sequence[float]) -> dict[str, list[tuple
     return {mask: [(a, b)] for mask, a, b in pairs if b > a}
 
 
-def _checked_ranges(ranges: Mapping[str, Ranges], steps: int) -> dict[str, list[tuple[int, int]]]:
+def _checked_ranges(ranges: Mapping[str, _Ranges], steps: int) -> dict[str, list[tuple[int, int]]]:
     """Ranges as pairs of whole numbers.
 
     A UserError if they are something else, are not within the steps, or a step is in two.

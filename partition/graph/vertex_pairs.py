@@ -59,7 +59,7 @@ class Twin(NamedTuple):
     turned: bool
 
 
-def twins_by_name(schema: Schema) -> tuple[Twin, ...]:
+def _twins_by_name(schema: Schema) -> tuple[Twin, ...]:
     """The reverses that are called so: ``rev_NAME`` of ``NAME``, and ``NAME`` of ``rev_NAME``."""
     return tuple(Twin(one, back, True) for one, back in enumerate(schema.reverses) if back >= 0)
 
@@ -93,7 +93,7 @@ def twins_of(
         for text in texts:
             if text != _NOBODY:
                 found |= dict.fromkeys(_declared(text, graph.relations, flag, turned))
-    return found | dict.fromkeys(twins_by_name(graph.schema))
+    return found | dict.fromkeys(_twins_by_name(graph.schema))
 
 
 def recognised(keys: np.ndarray, kinds: np.ndarray, n: int) -> dict[Twin, float]:
@@ -318,7 +318,7 @@ def write_pairs(path: str | os.PathLike[str], pairs: PairSet, force: bool = Fals
     manifest = read_manifest(path)
     require(manifest.id == pairs.graph_id, f"{path} is another graph than the pairs were made for")
     if pairs.twins is None:
-        pairs = replace(pairs, twins=twins_by_name(manifest.schema))
+        pairs = replace(pairs, twins=_twins_by_name(manifest.schema))
     pairs = identified(_in_index_dtype(pairs, manifest.n))
     check_pairs(pairs, manifest.n)
     arrays = _arrays_of(pairs)
@@ -355,7 +355,7 @@ def read_pairs(path: str | os.PathLike[str], name: str, *, check: bool = True) -
     if facts.graph_id != manifest.id:
         ids = f"(id {facts.graph_id}, this graph is {manifest.id})"
         raise UserError(f"pairs {name!r} in {path} were made for another graph {ids}", _AGAIN)
-    twins = twins_by_name(manifest.schema)
+    twins = _twins_by_name(manifest.schema)
     if facts.twins is not None:
         twins = tuple(Twin(a, b, bool(turned)) for a, b, turned in facts.twins)
     try:

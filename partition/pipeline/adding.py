@@ -56,7 +56,7 @@ from partition.signals import at_once
 # limit that is kept for it.
 _SECONDS_PER_ARC, _MOST_SHARE = 0.8e-6, 0.3
 # Endings of default names of refined partitions, and of those refined for a mixed exchange.
-REFINED, _MIXED = "+refined", "+mixed"
+_REFINED, _MIXED = "+refined", "+mixed"
 # Facts that are recorded of the partition that another one was refined from, and those of its
 # options that hold for the result.
 _STARTED_FROM = (
@@ -65,7 +65,7 @@ _STARTED_FROM = (
 _KEPT = ("balance", "ranks_per_node")
 _USUAL = balance.Recipe()
 # How an exchange is measured.
-MEASURES = {"rows": measuring.measure, "mixed": measuring.measure_mixed}
+_MEASURES = {"rows": measuring.measure, "mixed": measuring.measure_mixed}
 
 
 class PartitionWarning(UserWarning):
@@ -130,12 +130,12 @@ def add_partition(
     # Everything the user may have got wrong, before minutes of work.
     stored = store.open_graph(path)
     graph, recipe = stored.merged, balance.recipe_of(stored, options)
-    chosen, backend, settings = chosen_tool(graph, model, tool, recipe, options)
+    chosen, backend, settings = _chosen_tool(graph, model, tool, recipe, options)
     recipe.check(stored, k)
     if memory is not None:
         way = within(graph, model, k, memory, recipe, tool=tool, refine=refine, options=options)
         report(f"memory: {way}")
-        chosen, backend, settings = chosen_tool(graph, model, way.tool, recipe, dict(way.options))
+        chosen, backend, settings = _chosen_tool(graph, model, way.tool, recipe, dict(way.options))
     balanced, seeded = (does or refine is not None for does in (backend.balanced, backend.seeded))
     if name is None:
         imbalance = recipe.imbalance if balanced else balance.USUAL_IMBALANCE
@@ -143,7 +143,7 @@ def add_partition(
         usual = objective is None or wanted == objective.default
         name = f"{model}-{k}" if usual else f"{model}-{wanted}-{k}"
         name += replace(recipe, imbalance=imbalance, seed=recipe.seed * seeded).ending
-        name += "" if refine is None else REFINED
+        name += "" if refine is None else _REFINED
     with new_partition(stored.path, (name,), "gcn-partition add", overwrite):
         start, history, refining = time.perf_counter(), [], None
         deadline = deadline.part(1 - measuring_share(stored.manifest, time_limit))
@@ -151,11 +151,11 @@ def add_partition(
         parts = make_parts(
             graph, model, k, recipe, tool=chosen, working=working, options=settings,
             reassign=refine is None or refine.exchange == "rows",
-            deadline=deadline if refine is None else deadline.part(BEFORE_REFINING),
+            deadline=deadline if refine is None else deadline.part(_BEFORE_REFINING),
         )  # fmt: skip
         made = time.perf_counter()
         if refine is not None:
-            before = MEASURES[refine.exchange](graph, parts, k, recipe.direction)
+            before = _MEASURES[refine.exchange](graph, parts, k, recipe.direction)
             history.append(step(chosen, made - start, before))
             working("refining")
             parts = refined(graph, parts, k, refine, recipe, deadline=deadline)
@@ -243,18 +243,18 @@ def refine_partition(
     require(0 < effort < math.inf, f"effort = {effort}: it multiplies the work, 1 is the default")
     if name is None:
         differs = balance.USUAL_IMBALANCE if recipe.imbalance == usual else recipe.imbalance
-        ending = _MIXED if objective.exchange == "mixed" else REFINED
+        ending = _MIXED if objective.exchange == "mixed" else _REFINED
         ending = ending if k == before.k else f"-in-{k}{ending}"
         name = start + ending + balance.name_of_numbers(differs, seed)
     with new_partition(stored.path, (name,), "gcn-partition refine", overwrite):
         begun = time.perf_counter()
         deadline = deadline.part(1 - measuring_share(stored.manifest, time_limit))
-        first = joined(graph, before.parts, before.k, k, recipe)
+        first = _joined(graph, before.parts, before.k, k, recipe)
         limits = {"effort": effort, "deadline": deadline}
         parts = refined(graph, first, k, objective, recipe, **limits)
         parts = mapped(graph, parts, k, recipe)
         seconds = time.perf_counter() - begun
-        was = MEASURES[objective.exchange](graph, first, k, recipe.direction)
+        was = _MEASURES[objective.exchange](graph, first, k, recipe.direction)
         told = start if k == before.k else f"{start} joined"
         record = {
             "start": {key: getattr(before, key) for key in _STARTED_FROM},
@@ -618,7 +618,7 @@ _UNSEEN = 3  # of the batches that partitions are compared by
 _LONGER = 2  # effort of the second refinement for mini-batches, of the best of several starts
 _REASSIGNED = 0.1  # effort of the refinement that is part of models of a mixed exchange
 # Of the time that is left: for a tool whose result is refined, or compared with others.
-BEFORE_REFINING, _BEFORE_OTHERS = 0.7, 0.3
+_BEFORE_REFINING, _BEFORE_OTHERS = 0.7, 0.3
 
 
 def make_parts(
@@ -635,7 +635,7 @@ def make_parts(
     what is being done.
     """
     deadline, direction = deadline or Deadline(), recipe.direction
-    chosen, backend, settings = chosen_tool(graph, model, tool, recipe, options or {})
+    chosen, backend, settings = _chosen_tool(graph, model, tool, recipe, options or {})
     if k == 1:
         return np.zeros(graph.n, dtype=np.int32)
 
@@ -646,7 +646,7 @@ def make_parts(
     if recipe.balance != balance.DEFAULT_BALANCE:
         description = replace(description, weights=balance.single_weight(weights))
     mixes, share_of = MODELS[model].exchange == "mixed" and reassign, MODELS[model].share
-    of_tool = deadline.part(_BEFORE_OTHERS if share_of else BEFORE_REFINING if mixes else 1.0)
+    of_tool = deadline.part(_BEFORE_OTHERS if share_of else _BEFORE_REFINING if mixes else 1.0)
 
     def solve(piece: Description, parts_wanted: int, imbalance: float) -> np.ndarray:
         # No part can weigh less than the heaviest row: a tool asked for less may give up.
@@ -799,7 +799,7 @@ def deadline_with_refinement(
 
 
 @at_once()
-def joined(graph: Graph, parts: np.ndarray, count: int, k: int, recipe: Recipe) -> np.ndarray:
+def _joined(graph: Graph, parts: np.ndarray, count: int, k: int, recipe: Recipe) -> np.ndarray:
     """Merge ``count`` parts into k equal groups that exchange many rows: (n,) int32."""
     if count == k:
         return parts
@@ -828,7 +828,7 @@ def choose_tool(model: str, tool: str | None) -> tuple[str, Tool]:
     return chosen, TOOLS.get(chosen)
 
 
-def chosen_tool(
+def _chosen_tool(
     graph: Graph, model: str, tool: str | None, recipe: Recipe, given: Settings
 ) -> tuple[str, Tool, Settings]:
     """A tool that takes the model, and all options of both.

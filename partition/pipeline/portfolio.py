@@ -232,7 +232,7 @@ _REFINING, _FEWEST, _KEPT, _MOST = 0.03, 0.04, 0.4, 4.0
 
 
 @dataclass(frozen=True)
-class Candidate:
+class _Candidate:
     """A way to partition, the seconds it takes, and what it is expected to gain.
 
     Attributes
@@ -254,7 +254,7 @@ class Candidate:
     seed: int = 0
 
 
-def candidates(facts: Facts) -> list[Candidate]:
+def candidates(facts: Facts) -> list[_Candidate]:
     """The candidates for such a graph; the first one is always made, and shows the locality.
 
     Seconds were measured on a core, and are meant to be too long rather than too short; gains are
@@ -273,15 +273,15 @@ def candidates(facts: Facts) -> list[Candidate]:
     quality: Settings = {"preset": "deterministic-quality"}
     of_hp = 0.5 + 14e-6 * work * local
     found = [
-        Candidate("gp", "gp", 0.3 + 0.3e-6 * work * min(1.0, 0.3 + 1.4 * spread), 1.0),
-        Candidate("kaminpar", "gp", strong, 0.03 * cut, {"preset": "strong"}, "kaminpar"),
-        Candidate("kaminpar-largek", "gp", 0.3 + 0.15e-6 * work, 0.03 if k > _MANY else 0.0,
+        _Candidate("gp", "gp", 0.3 + 0.3e-6 * work * min(1.0, 0.3 + 1.4 * spread), 1.0),
+        _Candidate("kaminpar", "gp", strong, 0.03 * cut, {"preset": "strong"}, "kaminpar"),
+        _Candidate("kaminpar-largek", "gp", 0.3 + 0.15e-6 * work, 0.03 if k > _MANY else 0.0,
                   {"preset": "largek"}, "kaminpar"),
-        Candidate("gp-vol", "gp", 0.3 + 0.15e-6 * pins * k * local, 0.02 * cut,
+        _Candidate("gp-vol", "gp", 0.3 + 0.15e-6 * pins * k * local, 0.02 * cut,
                   {"objective": "vol"}),
-        Candidate("hp", "hp", 0.5 + 5e-6 * work * local, 0.3 if web else 0.05, default),
-        Candidate("hp-quality", "hp", of_hp, 0.02, quality),
-        Candidate("mg", "mg", 0.5 + 3e-6 * work * local, 0.3 if web else 0.01),
+        _Candidate("hp", "hp", 0.5 + 5e-6 * work * local, 0.3 if web else 0.05, default),
+        _Candidate("hp-quality", "hp", of_hp, 0.02, quality),
+        _Candidate("mg", "mg", 0.5 + 3e-6 * work * local, 0.3 if web else 0.01),
     ]  # fmt: skip
     # The same with other seeds, each of which is expected to gain less than the one before: on
     # roads and meshes messages and the busiest part differ by a fifth from seed to seed.
@@ -296,7 +296,7 @@ def candidates(facts: Facts) -> list[Candidate]:
 
 
 @dataclass(frozen=True)
-class Cost:
+class _Cost:
     """Seconds of a refinement: some whatever its effort, and those of an effort of 1."""
 
     fixed: float
@@ -311,7 +311,7 @@ class Cost:
         return min(1.0, (seconds - self.fixed) / self.full)
 
 
-def refinement_cost(facts: Facts, exchange: str) -> Cost:
+def refinement_cost(facts: Facts, exchange: str) -> _Cost:
     """The cost of a refinement for an exchange, whose rows the facts have.
 
     It makes fewer sweeps over large graphs, and they visit what is near the cut; for the mixed
@@ -320,13 +320,15 @@ def refinement_cost(facts: Facts, exchange: str) -> Cost:
     sweeps = max(3, sweeps_for(int(facts.pins)))  # the fit is to three at least
     visits = sweeps * facts.work
     if exchange == "rows":
-        return Cost(0.2 + 1e-6 * facts.pins, 0.16e-6 * visits * min(1.0, 0.1 + 1.6 * facts.spread))
+        return _Cost(0.2 + 1e-6 * facts.pins, 0.16e-6 * visits * min(1.0, 0.1 + 1.6 * facts.spread))
     many, most = facts.bisections / 4, 45 + 6e-6 * facts.pins
     full = 0.34e-6 * visits * max(1.0, many) * min(1.0, 0.1 + 8 * facts.spread)
-    return Cost(0.3 + 2.5e-6 * facts.pins, min(full, most * many))
+    return _Cost(0.3 + 2.5e-6 * facts.pins, min(full, most * many))
 
 
-def schedule(seconds: float, costs: Sequence[Cost], among: Sequence[Candidate]) -> list[Candidate]:
+def schedule(
+    seconds: float, costs: Sequence[_Cost], among: Sequence[_Candidate]
+) -> list[_Candidate]:
     """The candidates to try beside the first one, by expected gain per second.
 
     Time is as well spent on refinements, whose ``costs`` these are: a candidate is left out if it
@@ -335,7 +337,7 @@ def schedule(seconds: float, costs: Sequence[Cost], among: Sequence[Candidate]) 
     full = sum(cost.full for cost in costs)
     fixed = sum(cost.fixed for cost in costs)
     left, least = seconds - fixed, max(_FEWEST * full, _KEPT * seconds - fixed)
-    tried: list[Candidate] = []
+    tried: list[_Candidate] = []
     for candidate in sorted(among, key=lambda c: -c.gain / c.seconds):
         after = left - candidate.seconds
         if after < least:
@@ -351,7 +353,7 @@ def schedule(seconds: float, costs: Sequence[Cost], among: Sequence[Candidate]) 
 class _Trial:
     """A candidate's result: ``figures`` has, by exchange, the metrics and predicted seconds."""
 
-    candidate: Candidate
+    candidate: _Candidate
     name: str
     aim: str  # the exchange that it is refined for
     note: str = ""
@@ -477,7 +479,7 @@ class _Run:
         ]
 
     def _refine_best(
-        self, starts: list[_Trial], budget: float, cost: Cost, pace: float, deadline: Deadline
+        self, starts: list[_Trial], budget: float, cost: _Cost, pace: float, deadline: Deadline
     ) -> float:
         """Refine the best starts a little, then the best of them, until that gains nothing.
 
@@ -511,7 +513,7 @@ class _Run:
             trial.note = trial.note or ("" if trial.rounds else "not refined")
         return budget - left
 
-    def _why_not(self, candidate: Candidate, unmixed: str) -> str:
+    def _why_not(self, candidate: _Candidate, unmixed: str) -> str:
         """Why a candidate is not tried: what it is for is not wanted, or its tool is not there."""
         if unmixed and MODELS[candidate.model].exchange == "mixed":
             return unmixed
@@ -536,7 +538,7 @@ class _Run:
             return "it is for the mixed exchange, and rows take next to no time"
         return ""
 
-    def _make(self, candidate: Candidate, deadline: Deadline) -> _Trial:
+    def _make(self, candidate: _Candidate, deadline: Deadline) -> _Trial:
         """Run the tool, until the time is over."""
         self.report(candidate.name)
         of_model = MODELS[candidate.model].exchange

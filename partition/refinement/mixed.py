@@ -34,7 +34,7 @@ from partition.refinement.objective import OBJECTIVES
 from partition.refinement.search import COLDEST, HOTTEST, Annealing, refine
 
 
-class Side(namedtuple("Side", "ptr others mate needed")):
+class _Side(namedtuple("Side", "ptr others mate needed")):
     """The columns of M, or its rows, and their edges of the matching.
 
     Attributes
@@ -49,7 +49,7 @@ class Side(namedtuple("Side", "ptr others mate needed")):
     """
 
 
-class Matching(
+class _Matching(
     namedtuple(
         "Matching",
         "columns rows parts sums work fixed counted weights loads limits sizes send recv pairs "
@@ -237,13 +237,11 @@ def settle(state, imbalance):
 @core.compiled
 def _count(state, by_row, s, r, rows):
     """Let part s send so many rows more, or less, to part r; the other way round for a row of s."""
+    core.send_to(state, s, r, rows, by_row)
     if by_row:
         s, r = r, s
-    before = state.pairs[s, r]
-    state.pairs[s, r] = before + rows
     state.send[s] += rows
     state.recv[r] += rows
-    state.messages[0] += (before + rows > 0) - (before > 0)
 
 
 @core.compiled
@@ -302,11 +300,7 @@ def _put_in(side, other, by_row, v, b, state):
 def move(state, v, b, energy):
     """Move a vertex to part b; every count and price follows, and marks that no longer hold."""
     a = np.int64(state.parts[v])
-    state.sizes[a] -= 1
-    state.sizes[b] += 1
-    for m in range(len(state.limits)):
-        state.loads[a, m] -= state.weights[v, m]
-        state.loads[b, m] += state.weights[v, m]
+    core.move_weights(state, v, a, b)
     state.parts[v] = -1
     _take_out(state.columns, state.rows, False, v, a, state)
     _take_out(state.rows, state.columns, True, v, a, state)
@@ -318,7 +312,7 @@ def move(state, v, b, energy):
 
 
 @core.compiled
-def boundary(state):
+def _boundary(state):
     """The vertices with an entry whose other end is on another part."""
     marked = np.zeros(len(state.parts), np.bool_)
     for j in range(len(state.parts)):
@@ -332,8 +326,8 @@ def boundary(state):
 def new_matching(
     columns: tuple[np.ndarray, np.ndarray], parts: np.ndarray, k: int, fixed: np.ndarray,
     counted: Sequence[bool], imbalance: float, stop: np.ndarray | None = None,
-) -> Matching:  # fmt: skip
-    """The tables of :class:`Matching`, settled, for M by columns, whose diagonal is left out."""
+) -> _Matching:  # fmt: skip
+    """The tables of :class:`_Matching`, settled, for M by columns, whose diagonal is left out."""
     n, (column_ptr, rows) = len(parts), columns
     column = np.repeat(np.arange(n, dtype=np.int32), np.diff(column_ptr))
     proper = rows != column
@@ -341,12 +335,12 @@ def new_matching(
     by_column = sp.coo_array((ones, (column[proper], rows[proper])), shape=(n, n)).tocsr()
     words = -(-k // 64)
 
-    def side(entries: sp.csr_array) -> Side:
+    def side(entries: sp.csr_array) -> _Side:
         ptr, others = entries.indptr.astype(np.int64), entries.indices.astype(np.int32, copy=False)
-        return Side(ptr, others, np.full((n, k), -1, np.int32), np.zeros((n, words), np.uint64))
+        return _Side(ptr, others, np.full((n, k), -1, np.int32), np.zeros((n, words), np.uint64))
 
     scratch = {"work": n, "stamp": n, "queue": n + 1, "mark": k, "clock": 1, "looks": 3}
-    state = Matching(
+    state = _Matching(
         columns=side(by_column),
         rows=side(by_column.T.tocsr()),
         parts=parts.astype(np.int32),
@@ -362,14 +356,14 @@ def new_matching(
     return state
 
 
-def place(state: Matching, parts: np.ndarray) -> None:
+def _place(state: _Matching, parts: np.ndarray) -> None:
     """Other parts for all vertices: what is matched has to be found anew, by :func:`settle`."""
     state.parts[:] = parts
     state.columns.mate[:] = -1
     state.rows.mate[:] = -1
 
 
-class PartDesk(namedtuple("PartDesk", "common touched mark near sends receives")):
+class _PartDesk(namedtuple("PartDesk", "common touched mark near sends receives")):
     """Scratch memory of :func:`survey`, for each part.
 
     Attributes
@@ -390,30 +384,10 @@ class PartDesk(namedtuple("PartDesk", "common touched mark near sends receives")
 @core.compiled
 def new_desk(k, words):
     """A desk for k parts, all zero."""
-    return PartDesk(
+    return _PartDesk(
         np.zeros((k, words), np.uint64), np.zeros(k, np.int64), np.zeros(k, np.int64),
         np.zeros(k), np.zeros(k, np.int64), np.zeros(k, np.int64),
     )  # fmt: skip
-
-
-@core.compiled
-def _gather(side, other, v, desk, visit, state):
-    """For each part that the vertex has entries with, where all their other ends are needed."""
-    ptr, needed, n, words = side.ptr, other.needed, 0, desk.common.shape[1]
-    state.looks[0] += ptr[v + 1] - ptr[v]
-    for e in range(ptr[v], ptr[v + 1]):
-        y = side.others[e]
-        p = state.parts[y]
-        if desk.mark[p] != visit:
-            desk.mark[p] = visit
-            desk.touched[n] = p
-            n += 1
-            for w in range(words):
-                desk.common[p, w] = needed[y, w]
-        else:
-            for w in range(words):
-                desk.common[p, w] &= needed[y, w]
-    return n
 
 
 @core.compiled
@@ -422,8 +396,8 @@ def survey(state, v, desk, visit):
     desk.near[:] = 0.0
     desk.sends[:] = 0
     desk.receives[:] = 0
-    columns, rows = state.columns, state.rows
-    of_column, of_row = (columns, rows, state.recv_price), (rows, columns, state.send_price)
+    of_column = state.columns, state.rows, state.recv_price
+    of_row = state.rows, state.columns, state.send_price
     gain, sent = _survey_side(of_column, desk.sends, 0.0, v, desk, visit, state)
     gain, received = _survey_side(of_row, desk.receives, gain, v, desk, visit + 1, state)
     return gain, sent, received
@@ -435,8 +409,22 @@ def _survey_side(sides, counts, gain, v, desk, visit, state):
 
     ``counts`` are its rows on each part; to ``gain`` is added what its own part would be rid of.
     """
-    (side, other, prices), fewer = sides, 0
-    for t in range(_gather(side, other, v, desk, visit, state)):
+    side, other, prices = sides
+    ptr, needed, met, fewer = side.ptr, other.needed, 0, 0
+    state.looks[0] += ptr[v + 1] - ptr[v]
+    # For each part that the vertex has entries with, where all their other ends are needed.
+    for e in range(ptr[v], ptr[v + 1]):
+        y = side.others[e]
+        p = state.parts[y]
+        if desk.mark[p] != visit:
+            desk.mark[p] = visit
+            desk.touched[met] = p
+            met += 1
+            desk.common[p, :] = needed[y, :]
+        else:
+            for w in range(desk.common.shape[1]):
+                desk.common[p, w] &= needed[y, w]
+    for t in range(met):
         p = desk.touched[t]
         for b in range(len(state.sizes)):
             if b != p and not desk.common[p, b >> 6] & _bit(b):
@@ -505,10 +493,10 @@ def choose(state, v, desk, lost, energy, relieving, random):
 
 
 @core.compiled
-def sweep(state, vertices, temperature, energy, relieving, random, imbalance, every, most):
+def _sweep(state, vertices, temperature, energy, relieving, random, imbalance, every, most):
     """Offer each vertex of a list, in random order, its best other part.
 
-    As :func:`partition.refinement.core.sweep`; with a negative temperature, only moves that gain
+    As :func:`partition.refinement.core._sweep`; with a negative temperature, only moves that gain
     more than its amount are made. All is counted anew when ``every`` entries have
     been looked at since the last time, and at the end. It ends early when ``most`` have been in
     all, or ``state.stop`` is set.
@@ -544,29 +532,29 @@ def sweep(state, vertices, temperature, energy, relieving, random, imbalance, ev
     settle(state, imbalance)
 
 
-CLUSTERS = 0.01  # effort of a round of the first step: it only goes downhill
-ROUNDS = 12  # of them, at most
-ROUND = 0.2  # of the time that is left, for one of them at most
-BEFORE_LAST = 0.8  # of what is left then, for annealing
-AHEAD = 0.05  # of that time, by which the clock may be ahead of the work before it decides
-LOOKS = 1_200_000_000  # at ends of entries, while annealing: about a minute,
-FEWEST, MOST = 4, 200  # and sweeps
-RELIEVING = 0.25  # of as many looks, whatever the effort, each time that the balance is restored
-FLAT = 3  # of them that only make moves that gain, at most
-TOLERANCE = 0.04  # how much worse heating may make the partition, per unit of weight
-HOPELESS = 0.5  # of the cooling, after which a partition that is still worse will remain so
-SETTLED = 12  # looks at each entry after which all is counted anew: three times what that takes,
-RELIEVED = 0.25  # and while the balance is restored; or this share of what it took the last time
-CELLS = 1 << 28  # vertices times parts beyond which there is no memory to match them
-LAST = 3  # further sweeps, each after the balance is restored, for an effort of 1
-GAIN = 1e-6  # what their moves gain at least: others would change the balance for nothing
-REPAIRS = 8  # rounds that restore the balance, at most
+_CLUSTERS = 0.01  # effort of a round of the first step: it only goes downhill
+_ROUNDS = 12  # of them, at most
+_ROUND = 0.2  # of the time that is left, for one of them at most
+_BEFORE_LAST = 0.8  # of what is left then, for annealing
+_AHEAD = 0.05  # of that time, by which the clock may be ahead of the work before it decides
+_LOOKS = 1_200_000_000  # at ends of entries, while annealing: about a minute,
+_FEWEST, _MOST = 4, 200  # and sweeps
+_RELIEVING = 0.25  # of as many looks, whatever the effort, each time that the balance is restored
+_FLAT = 3  # of them that only make moves that gain, at most
+_TOLERANCE = 0.04  # how much worse heating may make the partition, per unit of weight
+_HOPELESS = 0.5  # of the cooling, after which a partition that is still worse will remain so
+_SETTLED = 12  # looks at each entry after which all is counted anew: three times what that takes,
+_RELIEVED = 0.25  # and while the balance is restored; or this share of what it took the last time
+_CELLS = 1 << 28  # vertices times parts beyond which there is no memory to match them
+_LAST = 3  # further sweeps, each after the balance is restored, for an effort of 1
+_GAIN = 1e-6  # what their moves gain at least: others would change the balance for nothing
+_REPAIRS = 8  # rounds that restore the balance, at most
 # What a unit of weight beyond the limit costs, in rows that are sent for a unit of work:
-RELIEF = (1.0, 5.0, 20.0)  # one after the other while the balance is restored, then
-PRESSED = 100.0  # whole rows
-PRESSURE = 10.0  # in all other sweeps
-EVENNESS = 5.0  # Energy.evenness over the mean volume that a part sends, while annealing
-WORTH = 5.0  # per cent of the objective that one per cent of weight beyond the limit counts as
+_RELIEF = (1.0, 5.0, 20.0)  # one after the other while the balance is restored, then
+_PRESSED = 100.0  # whole rows
+_PRESSURE = 10.0  # in all other sweeps
+_EVENNESS = 5.0  # Energy.evenness over the mean volume that a part sends, while annealing
+_WORTH = 5.0  # per cent of the objective that one per cent of weight beyond the limit counts as
 
 
 def refine_mixed(
@@ -595,16 +583,16 @@ def refine_mixed(
         model = replace(model, weights=weights[:, 0])
         return refine(model, parts, k, extra_weights=weights[:, 1:], **wanted | changes)
 
-    if graph.n * k > CELLS:
+    if graph.n * k > _CELLS:
         return move_clusters(start, None)
     with deadline.flag() as stop:
         entries = columns(graph, direction)
         matching = new_matching(entries, start, k, base, counted, asked.imbalance, stop)
         search = _MixedSearch(matching, **wanted)
-        for i in range(max(1, round(ROUNDS * effort))):
+        for i in range(max(1, round(_ROUNDS * effort))):
             kept, before = matching.parts.copy(), search.worth()
-            changes = {"seed": asked.seed + i, "deadline": deadline.part(ROUND, paced=False)}
-            search.place(move_clusters(kept, matching.weights, effort=CLUSTERS, **changes))
+            changes = {"seed": asked.seed + i, "deadline": deadline.part(_ROUND, paced=False)}
+            search.place(move_clusters(kept, matching.weights, effort=_CLUSTERS, **changes))
             search.improve()
             if search.worth() >= before:
                 search.place(kept)
@@ -614,8 +602,8 @@ def refine_mixed(
         search.relieve()
         if search.excess() > search.rank[0]:  # several weights may leave no way back to balance
             search.place(search.best)
-        search.anneal(deadline.part(BEFORE_LAST))
-        for _ in range(max(1, round(LAST * effort))):
+        search.anneal(deadline.part(_BEFORE_LAST))
+        for _ in range(max(1, round(_LAST * effort))):
             if deadline.over():
                 break
             search.relieve()
@@ -628,7 +616,7 @@ def refine_mixed(
 class _MixedSearch(Annealing):
     """A matching, what it is improved by, and the best parts it has had."""
 
-    state: Matching
+    state: _Matching
     sweeps = 0
 
     def __post_init__(self) -> None:
@@ -637,25 +625,25 @@ class _MixedSearch(Annealing):
 
     def place(self, parts: np.ndarray) -> None:
         """Begin with other parts."""
-        place(self.state, parts)
+        _place(self.state, parts)
         self._settle()
 
     def anneal(self, deadline: Deadline) -> None:
         """Up, in a quarter of the sweeps at most; slowly down, or faster where time is short."""
-        state, work = self.state, LOOKS * self.effort
+        state, work = self.state, _LOOKS * self.effort
         first, done = int(state.looks[0]), self.sweeps
         most = first + int(work)
 
         def spent() -> float:
-            sweeps = (self.sweeps - done) / max(FEWEST, MOST * self.effort)
+            sweeps = (self.sweeps - done) / max(_FEWEST, _MOST * self.effort)
             share = max((int(state.looks[0]) - first) / work, sweeps)
-            clock = deadline.spent() - AHEAD if deadline.paced else float(deadline.over())
+            clock = deadline.spent() - _AHEAD if deadline.paced else float(deadline.over())
             if clock > share:
                 deadline.decide()
             return max(clock, share)
 
         kept, before = state.parts.copy(), self.value(state)
-        ceiling = self.value(state, smooth=True) + TOLERANCE * self.objective.sum()
+        ceiling = self.value(state, smooth=True) + _TOLERANCE * self.objective.sum()
         temperature = COLDEST
         while temperature < HOTTEST and spent() < 0.25:
             self._sweep(temperature, most)
@@ -666,14 +654,14 @@ class _MixedSearch(Annealing):
         while spent() < 0.9:
             cooled = (spent() - hot) / (0.9 - hot)
             self._sweep(temperature * (COLDEST / temperature) ** cooled, most)
-            if cooled > HOPELESS and self.value(state, smooth=True) > ceiling:
+            if cooled > _HOPELESS and self.value(state, smooth=True) > ceiling:
                 break
         if self.value(state) > before:
             # Of web graphs, single vertices cannot find the way back.
             self.place(kept)
-        for _ in range(FLAT):
+        for _ in range(_FLAT):
             if spent() < 1:
-                self._sweep(-GAIN, most)
+                self._sweep(-_GAIN, most)
         self._settle()
 
     def relieve(self) -> None:
@@ -682,35 +670,35 @@ class _MixedSearch(Annealing):
         A move changes covers, and so the work of others: a little more is asked for each time.
         """
         looks = self.state.looks
-        most = looks[0] + int(RELIEVING * LOOKS)
-        for asked in np.linspace(self.imbalance, 0, REPAIRS + 1)[:-1]:
+        most = looks[0] + int(_RELIEVING * _LOOKS)
+        for asked in np.linspace(self.imbalance, 0, _REPAIRS + 1)[:-1]:
             if not self._rank()[0] or looks[0] > most or self.deadline.over():
                 return
             settle(self.state, float(asked))
-            every = int(RELIEVED * max(len(self.state.rows.others), looks[2]))
+            every = int(_RELIEVED * max(len(self.state.rows.others), looks[2]))
             # Cheap moves first.
-            for pressure in (*(self._rows_for_work() * rate for rate in RELIEF), PRESSED):
+            for pressure in (*(self._rows_for_work() * rate for rate in _RELIEF), _PRESSED):
                 heavy = np.asarray((self.state.loads > self.state.limits).any(axis=1))
                 vertices = np.flatnonzero(heavy[self.state.parts]).astype(np.int32)
                 if len(vertices) and not self.state.stop[0] and looks[0] <= most:
                     energy = self.energy_at(self.state, pressure)
                     numbers = (self.random, float(asked), every, most)
-                    sweep(self.state, vertices, -GAIN, energy, True, *numbers)
+                    _sweep(self.state, vertices, -_GAIN, energy, True, *numbers)
             self._settle()
 
     def improve(self) -> None:
         """A sweep that makes only moves that gain something: others would change the balance."""
-        self._sweep(-GAIN)
+        self._sweep(-_GAIN)
         self._settle()
 
     def _sweep(self, temperature: float, most: int = np.iinfo(np.int64).max) -> None:
         self.sweeps += 1
-        evenness = EVENNESS if temperature > 0 else 0.0
-        energy = self.energy_at(self.state, PRESSURE * self._rows_for_work(), evenness)
-        every = int(max(SETTLED * len(self.state.rows.others), 3 * self.state.looks[2]))
+        evenness = _EVENNESS if temperature > 0 else 0.0
+        energy = self.energy_at(self.state, _PRESSURE * self._rows_for_work(), evenness)
+        every = int(max(_SETTLED * len(self.state.rows.others), 3 * self.state.looks[2]))
         numbers = (self.random, self.imbalance, every, most)
         heat = self.objective.sum() * temperature
-        sweep(self.state, boundary(self.state), heat, energy, False, *numbers)
+        _sweep(self.state, _boundary(self.state), heat, energy, False, *numbers)
 
     def _settle(self) -> None:
         """Count what no longer changes, and keep it if it is the best."""
@@ -725,7 +713,7 @@ class _MixedSearch(Annealing):
 
     def worth(self) -> float:
         """The objective, and about what it takes to restore the balance: less is better."""
-        return self.value(self.state) + WORTH * self.objective.sum() * self.excess()
+        return self.value(self.state) + _WORTH * self.objective.sum() * self.excess()
 
     def excess(self) -> float:
         """How far the heaviest part is over its limit."""

@@ -28,19 +28,19 @@ from partition.models.descriptions import HypergraphModel
 from partition.refinement import core
 from partition.refinement.objective import OBJECTIVES, TABLE_SHARE, Objective, cells, sweeps_for
 
-HEATED = 6  # sweeps from which on it pays to heat
-DENSE = 0.7  # coarser levels with more of the pins are no easier: the sweeps are not spent there
-ALONE = 3  # times as many sweeps on a level that has no coarser ones for that reason
-FLAT = 3  # sweeps at temperature 0 that end a level, at most
+_HEATED = 6  # sweeps from which on it pays to heat
+_DENSE = 0.7  # coarser levels with more of the pins are no easier: the sweeps are not spent there
+_ALONE = 3  # times as many sweeps on a level that has no coarser ones for that reason
+_FLAT = 3  # sweeps at temperature 0 that end a level, at most
 COLDEST, HOTTEST = 0.08, 4.0  # temperatures, in net costs
-TOLERANCE = 0.02  # how much worse heating may make the partition, per unit of weight
-SLACK = 0.2  # mean clusters by which a part may be too heavy while clusters move
-COARSEST = 30  # vertices per part
-SHRINK = 0.9  # coarsening ends when it shrinks less
-RATED = 100  # nets of more pins do not tie vertices together
-DOUBLINGS = 4  # the norm that stands for the maximum has the exponent 2^DOUBLINGS
-EVENNESS = 10.0  # Energy.evenness over the mean volume that a part sends, while annealing
-PRESSURE = (1.0, 100.0)  # what a unit of weight beyond the limit costs, while annealing and after
+_TOLERANCE = 0.02  # how much worse heating may make the partition, per unit of weight
+_SLACK = 0.2  # mean clusters by which a part may be too heavy while clusters move
+_COARSEST = 30  # vertices per part
+_SHRINK = 0.9  # coarsening ends when it shrinks less
+_RATED = 100  # nets of more pins do not tie vertices together
+_DOUBLINGS = 4  # the norm that stands for the maximum has the exponent 2^DOUBLINGS
+_EVENNESS = 10.0  # Energy.evenness over the mean volume that a part sends, while annealing
+_PRESSURE = (1.0, 100.0)  # what a unit of weight beyond the limit costs, while annealing and after
 
 
 def refine(
@@ -84,7 +84,7 @@ def refine(
     del model  # the level has what it needs of it
     if k == 1 or not len(level.owners):
         return start
-    return Search(k, **options).run(level, start)
+    return _Search(k, **options).run(level, start)
 
 
 @dataclass(kw_only=True)
@@ -123,8 +123,8 @@ class Annealing:
         send, recv = max(1.0, _norm(state.send)), max(1.0, _norm(state.recv))
         return core.Energy(
             total=float(objective.total),  # another type would be compiled anew
-            send=core.Price(objective.max_send * total / (k * send), send, DOUBLINGS),
-            recv=core.Price(objective.max_recv * total / (k * recv), recv, DOUBLINGS),
+            send=core.Price(objective.max_send * total / (k * send), send, _DOUBLINGS),
+            recv=core.Price(objective.max_recv * total / (k * recv), recv, _DOUBLINGS),
             pressure=float(pressure * objective.sum()),
             messages=objective.messages * total / max(1, state.messages[0]),
             evenness=evenness * objective.sum() * total / k,
@@ -142,18 +142,18 @@ class Annealing:
 
 
 @dataclass
-class Search(Annealing):
+class _Search(Annealing):
     """The search of :func:`refine` into k parts."""
 
     k: int
-    tolerance, hottest = TOLERANCE, HOTTEST
+    tolerance, hottest = _TOLERANCE, HOTTEST
 
-    def run(self, finest: Level, start: np.ndarray) -> np.ndarray:
+    def run(self, finest: _Level, start: np.ndarray) -> np.ndarray:
         """Down to a coarse level and back; the start where that was for nothing."""
         average = finest.weights.sum(axis=0) / self.k
         limits = np.maximum((1 + self.imbalance) * average, finest.weights.max(axis=0))
         self.limits = limits.astype(np.int64)
-        self.grain = np.maximum(average / (2 * COARSEST), 1).astype(np.int64)
+        self.grain = np.maximum(average / (2 * _COARSEST), 1).astype(np.int64)
         self.unit = float(finest.costs.mean()) * self.objective.sum()
         with self.deadline.flag() as self.stop:
             state = self.state(finest, start, 0)
@@ -169,17 +169,17 @@ class Search(Annealing):
         lighter = (heaviest > self.limits).any() and (reached < heaviest).any()
         return state.parts if lighter or self.value(state) <= before else start
 
-    def _descend(self, level: Level, state: core.State, depth: int, finer: int = 0) -> core.State:
+    def _descend(self, level: _Level, state: core.State, depth: int, finer: int = 0) -> core.State:
         """Search on the coarser levels, then on this one; ``finer``: pins of those to come."""
         pins = len(level.pins)
         sweeps = sweeps_for(pins)
-        if len(level.weights) > COARSEST * self.k and not self.deadline.over():
+        if len(level.weights) > _COARSEST * self.k and not self.deadline.over():
             labels = np.empty(len(level.weights), np.int32)
-            clusters = cluster(state, labels, self.grain, RATED, self.random)
-            if clusters < SHRINK * len(level.weights):
+            clusters = cluster(state, labels, self.grain, _RATED, self.random)
+            if clusters < _SHRINK * len(level.weights):
                 coarse = contract(level, labels, clusters)
-                if sweeps < HEATED and len(coarse.pins) > DENSE * pins:
-                    sweeps *= ALONE
+                if sweeps < _HEATED and len(coarse.pins) > _DENSE * pins:
+                    sweeps *= _ALONE
                 else:
                     parts = np.empty(clusters, np.int32)
                     parts[labels] = state.parts
@@ -191,7 +191,7 @@ class Search(Annealing):
         return self._anneal(level, state, sweeps, depth, pins / max(1, pins + finer))
 
     def _anneal(
-        self, level: Level, state: core.State, sweeps: int, depth: int = 0, share: float = 1.0
+        self, level: _Level, state: core.State, sweeps: int, depth: int = 0, share: float = 1.0
     ) -> core.State:
         """Heat, cool, and undo it if that was for nothing, in a share of the time that is left."""
         part = self.deadline.part(share if self.deadline.paced else 1.0)
@@ -201,7 +201,7 @@ class Search(Annealing):
         # Up, in a quarter of the sweeps at most, as long as the partition bears it; not at all
         # where there are too few to come down again.
         temperature, step = COLDEST, (self.hottest / COLDEST) ** (4 / sweeps)
-        while sweeps >= HEATED and temperature < self.hottest and not self._late(part, 0.25):
+        while sweeps >= _HEATED and temperature < self.hottest and not self._late(part, 0.25):
             self._sweep(state, temperature)
             if self.value(state, smooth=True) > ceiling:
                 break
@@ -215,7 +215,7 @@ class Search(Annealing):
                 part.decide()
                 done = part.spent() / 0.9
         # Late too where the coarser levels' slack is still in the parts.
-        for _ in range(min(FLAT, max(1, sweeps // 3))):
+        for _ in range(min(_FLAT, max(1, sweeps // 3))):
             if not part.over():
                 self._sweep(state, 0.0)
             elif depth == 0 and not self._feasible(state):
@@ -233,17 +233,17 @@ class Search(Annealing):
 
     def _sweep(self, state: core.State, temperature: float) -> None:
         """Offer each vertex of the boundary a move."""
-        evenness = EVENNESS if temperature > 0 else 0.0
-        energy = self.energy_at(state, PRESSURE[temperature == 0], evenness)
+        evenness = _EVENNESS if temperature > 0 else 0.0
+        energy = self.energy_at(state, _PRESSURE[temperature == 0], evenness)
         core.sweep(state, core.boundary(state), self.unit * temperature, energy, self.random)
 
     def _feasible(self, state: core.State) -> bool:
         return bool((state.loads <= state.limits).all())
 
-    def state(self, level: Level, parts: np.ndarray, depth: int) -> core.State:
+    def state(self, level: _Level, parts: np.ndarray, depth: int) -> core.State:
         """The counts of a partition of a level."""
         # Clusters are too coarse a grain for the balance asked for.
-        slack = np.minimum(self.grain, SLACK * level.weights.mean(axis=0)) if depth else 0
+        slack = np.minimum(self.grain, _SLACK * level.weights.mean(axis=0)) if depth else 0
         limits = (self.limits + slack).astype(np.int64)
         counted = {"messages": self.objective.messages > 0, "stop": self.stop}
         return new_state(level, parts, self.k, limits, **counted)
@@ -254,11 +254,11 @@ def _norm(volumes: np.ndarray) -> float:
     largest = float(volumes.max())
     if not largest:
         return 0.0
-    exponent = 2**DOUBLINGS
+    exponent = 2**_DOUBLINGS
     return largest * float(np.mean((volumes / largest) ** exponent)) ** (1 / exponent)
 
 
-class Level(namedtuple("Level", "weights indptr pins vertex_ptr nets costs owners folds")):
+class _Level(namedtuple("Level", "weights indptr pins vertex_ptr nets costs owners folds")):
     """A hypergraph whose vertices are those of the model, or clusters of them.
 
     Attributes
@@ -272,7 +272,7 @@ class Level(namedtuple("Level", "weights indptr pins vertex_ptr nets costs owner
     """
 
 
-def finest_level(model: HypergraphModel, extra_weights: np.ndarray | None) -> Level:
+def finest_level(model: HypergraphModel, extra_weights: np.ndarray | None) -> _Level:
     """The model itself, less the nets of one pin, which cost nothing. Each net pins its owner."""
     n = len(model.weights)
     extra = np.empty((n, 0), np.int64) if extra_weights is None else extra_weights
@@ -285,7 +285,7 @@ def finest_level(model: HypergraphModel, extra_weights: np.ndarray | None) -> Le
     return _level(*_pins_of(indptr, pins, nets), weights, costs, owners.astype(np.int32), folds)
 
 
-def contract(level: Level, labels: np.ndarray, clusters: int) -> Level:
+def contract(level: _Level, labels: np.ndarray, clusters: int) -> _Level:
     """The hypergraph of the clusters: nets of one pin vanish, equal nets of one owner merge.
 
     Nets are taken for equal by a digest of 64 bits, their size, their owner and their kind.
@@ -314,7 +314,7 @@ def contract(level: Level, labels: np.ndarray, clusters: int) -> Level:
 
 
 def new_state(
-    level: Level, parts: np.ndarray, k: int, limits: np.ndarray, **more: Any
+    level: _Level, parts: np.ndarray, k: int, limits: np.ndarray, **more: Any
 ) -> core.State:
     """The tables of :class:`State` for a partition of a level; ``more`` as of ``counters``."""
     sizes = np.diff(level.indptr)
@@ -344,13 +344,13 @@ def _pins_of(
     return np.concatenate(([0], np.cumsum(sizes[nets]))), pins
 
 
-def _level(indptr: np.ndarray, pins: np.ndarray, weights: np.ndarray, *facts: np.ndarray) -> Level:
+def _level(indptr: np.ndarray, pins: np.ndarray, weights: np.ndarray, *facts: np.ndarray) -> _Level:
     """A level with the nets of each vertex, too; the facts are costs, owners and folds."""
     shape = (len(indptr) - 1, len(weights))
     incidence = sp.csr_array((np.ones(len(pins), np.int8), pins, indptr), shape=shape).tocsc()
     vertex_ptr = incidence.indptr.astype(np.int64)
     nets = incidence.indices.astype(np.int32, copy=False)
-    return Level(weights, indptr, pins, vertex_ptr, nets, *facts)
+    return _Level(weights, indptr, pins, vertex_ptr, nets, *facts)
 
 
 @core.compiled
@@ -469,7 +469,7 @@ def refine_for_batches(
 
 
 @dataclass
-class _BatchSearch(Search):
+class _BatchSearch(_Search):
     """Annealing of single vertices at what a move costs batches."""
 
     cost: np.ndarray
@@ -484,12 +484,12 @@ class _BatchSearch(Search):
         """The expected volume in units of what one cut arc costs."""
         return float(_expected(state, self.cost))
 
-    def _descend(self, level: Level, state: core.State, depth: int, finer: int = 0) -> core.State:
+    def _descend(self, level: _Level, state: core.State, depth: int, finer: int = 0) -> core.State:
         # A cluster is several readers for one net and one for another: vertices move alone.
         return self._anneal(level, state, self.longer * sweeps_for(len(level.pins)))
 
     def _sweep(self, state: core.State, temperature: float) -> None:
-        energy = self.energy_at(state, PRESSURE[temperature == 0])
+        energy = self.energy_at(state, _PRESSURE[temperature == 0])
         if temperature > 0:
             energy = energy._replace(evenness=_BATCH_EVENNESS * self.volume(state) / self.k)
         vertices = core.boundary(state)

@@ -30,7 +30,6 @@ from partition.graph.graph import (
     Graph,
     SparseRows,
     check_rows,
-    from_dense,
     kept_form,
     known_rows,
     of_split,
@@ -640,7 +639,7 @@ def random_rows(n=50, width=200, filled=0.03):
 
 def test_it_reads_like_the_dense_array():
     dense = random_rows()
-    sparse = from_dense(dense)
+    sparse = kept_form(dense, "sparse")
     for name in ("shape", "dtype", "ndim", "size", "nbytes"):
         assert getattr(sparse, name) == getattr(dense, name)
     np.testing.assert_array_equal(np.asarray(sparse), dense)
@@ -662,9 +661,9 @@ def test_what_is_kept_sparse(monkeypatch):
         dense = random_rows(filled=filled)
         assert isinstance(kept_form(dense), SparseRows) == sparse
         assert isinstance(kept_form(dense, "sparse"), SparseRows) == bool(filled)
-        for form in (dense, from_dense(random_rows())):
+        for form in (dense, kept_form(random_rows(), "sparse")):
             assert isinstance(kept_form(form, "dense"), np.ndarray)
-        assert isinstance(kept_form(from_dense(dense)), SparseRows)
+        assert isinstance(kept_form(kept_form(dense, "sparse")), SparseRows)
     assert kept_form(None) is None
 
 
@@ -698,7 +697,7 @@ def test_damage_is_found(tmp_path):
         change_array(path, f"features_{part}", -1, value)
         assert says in run("check", path, code=2).output
         np.save(path / f"features_{part}.npy", good)
-    rows = from_dense(random_rows())
+    rows = kept_form(random_rows(), "sparse")
     assert check_rows(rows, 0, 50) is None
     row = int(np.flatnonzero(np.diff(rows.indptr) > 1)[0])
     rows.indices[rows.indptr[row]] = rows.indices[rows.indptr[row] + 1]
