@@ -34,8 +34,8 @@ from gcnmpi.options.task import METRICS
 from gcnmpi.run.links.evaluation import LinkEvaluation
 from gcnmpi.run.links.step import LinkStep
 from gcnmpi.run.problem import open_problem
-from partition.graph.links import drawn_candidates, left_out, read_pairs
 from partition.graph.store import open_graph
+from partition.graph.vertex_pairs import drawn_candidates, left_out, read_pairs
 
 WARM = 2  # epochs that are not counted
 AT_ONCE = 1 << 17  # pairs that are scored

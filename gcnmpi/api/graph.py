@@ -19,7 +19,7 @@ from gcnmpi.api.objects import pyg_of
 from gcnmpi.api.ranks import on_root
 from partition.errors import UserError
 from partition.graph import store
-from partition.graph.graph import ArcData
+from partition.graph.graph import ArcData, SparseRows
 from partition.graph.manifest import Manifest
 from partition.graph.samples import (
     SampleSet,
@@ -29,7 +29,6 @@ from partition.graph.samples import (
     with_columns,
     write_samples,
 )
-from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Partition, StoredGraph, member
 
 if TYPE_CHECKING:

@@ -108,7 +108,7 @@ class _Graph:
                     (
                         layer.matrix.nnz,
                         int(self._sizes[batch.rows[: computed[hop]]].sum()),
-                        sampler.rule(1, 0, hop),
+                        sampler.rule((1, 0, hop)),
                         None if layer.groups is None else len(layer.groups.relations),
                     )
                     for hop, layer in enumerate(batch.layers)

@@ -20,9 +20,9 @@ from gcnmpi.importing.sending import Ranks
 from gcnmpi.importing.vertices import SpreadNumbering
 from gcnmpi.layout.arcs import own_sum
 from gcnmpi.mpi.comm import Comm, agreed, reduce_in_place, slice_of
-from partition.graph.content import BETA, Known, described_sum, reverse_excess
 from partition.graph.graph import ArcData, Graph, chunks, index_dtype
 from partition.graph.hashing import MASK64, mixed
+from partition.graph.manifest import BETA, Known, described_sum, reverse_excess
 from partition.importing.arc_data import ArcFiles, check_classes, class_numbers
 from partition.importing.arcs import ArcRules, Keys
 from partition.importing.on_disk import Building, Columns, DataFiles

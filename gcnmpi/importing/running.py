@@ -17,9 +17,8 @@ from gcnmpi.importing.sending import Ranks
 from gcnmpi.importing.vertices import IdCollector
 from gcnmpi.mpi.comm import Comm, agreed, by_rank_0, check_same, from_root, maximum
 from partition.errors import UserError, system_errors
-from partition.graph.content import Known
 from partition.graph.graph import Graph
-from partition.graph.manifest import Manifest
+from partition.graph.manifest import Known, Manifest
 from partition.graph.store import NewFolder, new_folder
 from partition.importing.assemble import Import, named_errors
 from partition.importing.datasets import is_dataset

@@ -21,12 +21,19 @@ from gcnmpi.mpi.comm import (
 )
 from gcnmpi.options.config import GraphConfig
 from partition.errors import UserError
-from partition.graph import content
 from partition.graph.aggregation import entry_values, summed, with_loops
 from partition.graph.graph import added_up, check_arcs, chunks
 from partition.graph.hashing import MASK64
-from partition.graph.links import left_out
+from partition.graph.manifest import (
+    ARC_FILES,
+    check_sums,
+    check_symmetry,
+    described_sum,
+    part_of_sum,
+    reverse_excess,
+)
 from partition.graph.store import StoredGraph
+from partition.graph.vertex_pairs import left_out
 from partition.records import NUMBERS, TEXTS, map_npy
 from partition.resident import forget_pages
 
@@ -191,7 +198,7 @@ def arc_pieces(
             if array is not None:
                 forget_pages(array)
     if check:
-        check_content(comm, stored, content.ARC_FILES, excess & MASK64)
+        check_content(comm, stored, ARC_FILES, excess & MASK64)
 
 
 def _read(
@@ -214,7 +221,7 @@ def _excess(
     manifest = stored.manifest
     if not manifest.symmetric_pattern:
         return 0
-    return content.reverse_excess(source, target, weight if manifest.symmetric_values else None)
+    return reverse_excess(source, target, weight if manifest.symmetric_values else None)
 
 
 def _entries(
@@ -273,18 +280,18 @@ def check_content(comm: Comm, stored: StoredGraph, names: Collection[str], exces
     reduce_in_place(comm, sums)
     with agreed(comm):
         *totals, excess = sums.tolist()
-        content.check_symmetry(path, excess)
+        check_symmetry(path, excess)
         found = {
-            name: content.described_sum(array, total)
+            name: described_sum(array, total)
             for (name, array), total in zip(arrays.items(), totals, strict=True)
         }
-        content.check_sums(path, found, expected)
+        check_sums(path, found, expected)
 
 
 def own_sum(array: np.ndarray, mine: slice) -> int:
     """The share of some rows in the checksum of a mapped array; their pages are not kept."""
     step, total = max(1, SUMMED_AT_ONCE * len(array) // max(1, array.size)), 0
     for start in range(mine.start, mine.stop, step):
-        total += content.part_of_sum(array, start, min(start + step, mine.stop))
+        total += part_of_sum(array, start, min(start + step, mine.stop))
         forget_pages(array)
     return total & MASK64

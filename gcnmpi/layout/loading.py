@@ -22,8 +22,7 @@ from gcnmpi.mpi.comm import (
     slice_of,
 )
 from partition.errors import UserError
-from partition.graph.graph import chunks, index_dtype
-from partition.graph.sparse_rows import SparseRows, check_rows
+from partition.graph.graph import SparseRows, check_rows, chunks, index_dtype
 from partition.graph.store import Partition, StoredGraph, read_partition
 from partition.resident import forget_pages
 

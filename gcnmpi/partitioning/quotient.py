@@ -13,11 +13,9 @@ from partition.backends.process import run_each
 from partition.errors import UserError
 from partition.graph.hashing import key, mixed
 from partition.graph.sampling import pointers
-from partition.models import Description
-from partition.models.graph import GraphModel
-from partition.models.hypergraph import HypergraphModel
+from partition.models.descriptions import Description, GraphModel, HypergraphModel
+from partition.pipeline.adding import checked
 from partition.pipeline.balance import SEED_LIMIT
-from partition.pipeline.solving import checked
 from partition.registry import Settings
 
 METIS, KAHYPAR = "metis", "mtkahypar"

@@ -28,10 +28,18 @@ from gcnmpi.partitioning.cycles import Effort, partitioned
 from gcnmpi.partitioning.levels import Level, finest, on_root, total
 from gcnmpi.partitioning.measuring import figures_of
 from partition.errors import UserError, check_name
-from partition.graph import content
+from partition.graph.manifest import ARC_FILES
 from partition.graph.metrics import measure
 from partition.graph.store import Partition, StoredGraph, open_graph
-from partition.pipeline.adding import imbalance_fault, new_partition, put_partition
+from partition.pipeline.adding import (
+    Sizes,
+    imbalance_fault,
+    make_parts,
+    new_partition,
+    put_partition,
+    refined,
+    refinement_bytes,
+)
 from partition.pipeline.balance import (
     ROW_WORK,
     Recipe,
@@ -41,8 +49,6 @@ from partition.pipeline.balance import (
     name_of_numbers,
     recipe_of,
 )
-from partition.pipeline.memory import Sizes, refinement_bytes
-from partition.pipeline.solving import make_parts, refined
 from partition.refinement.objective import Objective
 
 MODEL, TOOL = "job", "gcnmpi"
@@ -117,7 +123,7 @@ def make_partition(
 
     from_root(comm, claim)
     tell("reading")
-    check_content(comm, stored, content.ARC_FILES)
+    check_content(comm, stored, ARC_FILES)
     began = time.perf_counter()
     level = _weighted(finest(comm, stored, recipe.direction, max_bytes), recipe.balance)
     heaviest, weight, limit = _limit(level, k, recipe.imbalance)

@@ -59,7 +59,7 @@ def _cut_from(case: Case, rank: int, batch: Case, sampler: Sampler) -> int:
     held = OWN_ROW * own + HALO_ROW * (columns - own)
     if case.size > 1:  # products have own columns and those of others apart
         held += entries * one * (1 if facts.folds or facts.one_tile else 2)
-    rules = [sampler.rule(1, 0, hop) for hop in range(len(sampler.fanouts))]
+    rules = [sampler.rule((1, 0, hop)) for hop in range(len(sampler.fanouts))]
     if case.program.needs_groups:
         return held + entries * (one + INDEX_BYTES + 1 + DRAWN_ARC * bool(rules))
     if any(map(draws_by_id, rules)):
@@ -91,7 +91,7 @@ def _batch(case: Case, rank: int, sampler: Sampler) -> int:
     sizes = sizes_of(case)
     entries = sum(layer.nnz[rank] for layer in sizes.layers)
     copies = AT_ONCE + 1 + (case.size > 1)  # and transposed, and own columns apart
-    hashed = sizes.looked_at[0][rank] if sampler.rule(1, 0, 0) is None else 0
+    hashed = sizes.looked_at[0][rank] if sampler.rule((1, 0, 0)) is None else 0
     return (
         matrices
         + copies * entries * one

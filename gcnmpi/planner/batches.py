@@ -272,7 +272,7 @@ def _sample_seconds(case: Case, one: Case, sampler: Sampler, rank: int) -> float
     # Each epoch numbers the batches of own rows, and each batch looks for its own.
     seconds = machine.hashed_entry * own / sampler.batches + machine.copy_seconds(OWN_BYTES * own)
     for hop, layer in enumerate(sizes.layers):
-        rule = sampler.rule(1, 0, hop)
+        rule = sampler.rule((1, 0, hop))
         looked_at = sizes.looked_at[hop][rank]
         groups = sizes.groups[hop][rank] if sizes.groups else None
         seconds += machine.drawing_seconds(layer.nnz[rank], looked_at, rule, groups)

@@ -43,9 +43,9 @@ from gcnmpi.planner.costmodel import (
 from gcnmpi.schemes.forecast import Facts, Span, exchange_volume
 from gcnmpi.schemes.sampled_forecast import LISTED
 from partition.graph.graph import distinct
-from partition.graph.links import HELD_OUT, read_pairs
 from partition.graph.metrics import Metrics
 from partition.graph.store import StoredGraph
+from partition.graph.vertex_pairs import HELD_OUT, read_pairs
 
 MOST = 1 << 20  # positives and negatives that are drawn here
 SCORE_BYTES = 8  # of a score on its way to where the pair was drawn, and of its gradient

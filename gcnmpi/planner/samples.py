@@ -8,9 +8,9 @@ from gcnmpi.options.frames import frames_in
 from gcnmpi.options.task import SampleOptions, samples_of_step
 from gcnmpi.planner.case import Case
 from gcnmpi.planner.costmodel import Cost, predict
-from partition.graph.links import HELD_OUT
 from partition.graph.samples import SampleSet, list_samples, read_samples
 from partition.graph.store import StoredGraph
+from partition.graph.vertex_pairs import HELD_OUT
 
 
 def with_samples(stored: StoredGraph, task: SampleOptions) -> StoredGraph:

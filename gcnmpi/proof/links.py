@@ -24,7 +24,7 @@ from gcnmpi.proof.passes import ArcRows, Backward, Pass
 from gcnmpi.proof.rules import RULES
 from gcnmpi.proof.updates import UPDATES, Weights, clipped, rate, without_noise
 from partition.graph.graph import ARCS, VERTICES, ArcData, Graph
-from partition.graph.links import PairSet, drawn_candidates
+from partition.graph.vertex_pairs import PairSet, drawn_candidates
 
 Pair = tuple[int, ...]
 EQUAL = 1e-11  # how far apart scores are that count as equal

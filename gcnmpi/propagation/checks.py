@@ -10,8 +10,8 @@ from gcnmpi.mpi.comm import agreed
 from gcnmpi.propagation.space import Space
 from gcnmpi.run.vertices import called, text_lines
 from partition.errors import UserError
+from partition.graph.graph import check_one_width
 from partition.graph.store import StoredGraph
-from partition.graph.typed import check_one_width
 from partition.records import map_npy
 
 

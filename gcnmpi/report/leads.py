@@ -13,7 +13,7 @@ from gcnmpi.report.run_facts import RunFacts, leads_of
 from gcnmpi.run.record import metric_of
 from partition.charts.figures import COLOURS, Figure, Lines, Series
 from partition.errors import shown
-from partition.graph.links import HELD_OUT
+from partition.graph.vertex_pairs import HELD_OUT
 from partition.terminal import print_wide, table_of
 
 PRINTED = 12  # leads of a printed table; of more, some that are as far apart

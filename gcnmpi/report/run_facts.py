@@ -11,7 +11,7 @@ from gcnmpi.core.timing import EPOCH_PHASES
 from gcnmpi.report.groups import Record, further_metrics
 from gcnmpi.run.record import RunRecord, metric_of
 from partition.errors import UserError, shown
-from partition.graph.links import HELD_OUT
+from partition.graph.vertex_pairs import HELD_OUT
 
 WAITING = ("wait", "reduce", "scratch")  # for other ranks, the network, or a disk
 BESIDE = ("eval", "checkpoint")  # not part of an epoch

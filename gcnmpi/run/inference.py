@@ -35,9 +35,9 @@ from gcnmpi.run.weights import (
 from gcnmpi.run.writing import Rows, check_writable, deliver
 from partition.errors import UserError, unknown_name
 from partition.graph.graph import ARCS, examples_of
-from partition.graph.links import list_pairs
 from partition.graph.samples import read_samples
 from partition.graph.store import open_graph
+from partition.graph.vertex_pairs import list_pairs
 from partition.records import map_npy
 
 WHAT = ("logits", "probabilities", "embeddings", "classes")

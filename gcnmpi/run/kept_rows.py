@@ -18,8 +18,8 @@ from gcnmpi.mpi.comm import redistribute
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.run.problem import Problem
 from gcnmpi.schemes.sampled import Batch, Cutter
+from partition.graph.graph import SparseRows
 from partition.graph.metrics import most_used, rows_within
-from partition.graph.sparse_rows import SparseRows
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,9 @@ from gcnmpi.planner.auto import misused, resolved_options
 from gcnmpi.schemes.interface import Entry, Scheme
 from partition.errors import UserError
 from partition.graph.graph import of_split
-from partition.graph.links import read_pairs
 from partition.graph.samples import read_samples
 from partition.graph.store import Manifest, Partition, StoredGraph, open_graph, read_partition
+from partition.graph.vertex_pairs import read_pairs
 
 
 @dataclass(frozen=True)

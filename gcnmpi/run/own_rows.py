@@ -16,10 +16,9 @@ from gcnmpi.layout.loading import Readable, RowNormalised
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.options.config import Config
 from partition.errors import UserError
-from partition.graph.content import ARC_FEATURES, ARC_TYPE, FEATURE_FILES, TYPE_FEATURES
-from partition.graph.graph import ONE_OF, UNLABELLED
+from partition.graph.graph import ONE_OF, UNLABELLED, inputs_of
+from partition.graph.manifest import ARC_FEATURES, ARC_TYPE, FEATURE_FILES, TYPE_FEATURES
 from partition.graph.store import StoredGraph
-from partition.graph.typed import inputs_of
 
 Load = Callable[[Readable], np.ndarray]
 

@@ -61,11 +61,17 @@ from gcnmpi.schemes.interface import Scheme
 from gcnmpi.schemes.row_scheme import RowScheme
 from gcnmpi.schemes.stacked import StackedScheme
 from partition.errors import UserError
-from partition.graph.content import FEATURE_FILES
-from partition.graph.graph import ARCS, MASKS, TARGET_FILES, UNLABELLED, examples_of
-from partition.graph.sparse_rows import SparseRows
+from partition.graph.graph import (
+    ARCS,
+    MASKS,
+    TARGET_FILES,
+    UNLABELLED,
+    SparseRows,
+    examples_of,
+    inputs_of,
+)
+from partition.graph.manifest import FEATURE_FILES
 from partition.graph.store import StoredGraph
-from partition.graph.typed import inputs_of
 
 TYPES = {TYPE: Space.OWN, WHOLE_TYPE: Space.WHOLE}
 """The rows whose types may be given."""

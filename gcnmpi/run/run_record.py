@@ -40,8 +40,8 @@ from gcnmpi.run.samples.evaluation import SampleEvaluation
 from gcnmpi.run.step import BaseStep
 from gcnmpi.run.writer import Writer
 from partition.errors import UserError
-from partition.graph.links import HELD_OUT, PairSet
 from partition.graph.samples import SampleSet
+from partition.graph.vertex_pairs import HELD_OUT, PairSet
 
 Evaluates = Evaluation | LinkEvaluation | SampleEvaluation
 

@@ -22,9 +22,9 @@ from gcnmpi.options.kernel import SCALES, resolve
 from gcnmpi.options.scheme import TRANSPORTS, ExchangeOptions, ReplicatedOptions, exchange_of
 from gcnmpi.schemes.operations import DENSE, Operation
 from partition.errors import UserError
+from partition.graph.graph import group_count
 from partition.graph.metrics import Metrics
 from partition.graph.store import Partition
-from partition.graph.typed import group_count
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ class Entries:
         values : (kept,) array
             Of M, times a factor that makes up for entries that are not kept.
         """
-        rule = sampler.rule(*place)
+        rule = sampler.rule(place)
         if rule is None or _native is None:
             return self.kept_in_numpy(sampler, place, rows)
         matrix = self.matrix
@@ -66,7 +66,7 @@ class Entries:
         matrix, ids = self.matrix, self.ids
         entry, counts = segments(matrix.indptr, rows)
         which = np.repeat(np.arange(len(rows)), counts)
-        kept, factor = sampler.entries(*place, ids[rows[which]], ids[matrix.indices[entry]])
+        kept, factor = sampler.entries(place, ids[rows[which]], ids[matrix.indices[entry]])
         values = (matrix.data[entry[kept]] * factor).astype(matrix.dtype, copy=False)
         sizes = np.bincount(which[kept], minlength=len(rows))
         return pointers(sizes), matrix.indices[entry[kept]].astype(np.int32), values

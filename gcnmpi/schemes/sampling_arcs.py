@@ -77,7 +77,7 @@ class ArcEntries:
         arcs : Arcs
         """
         groups, counts = segments(self._first, rows)
-        rule = sampler.rule(*place)
+        rule = sampler.rule(place)
         if rule is None or sampling._native is None or self._too_many:
             at, some, factors = self._in_numpy(sampler, place, np.repeat(rows, counts), groups)
         else:

@@ -25,7 +25,7 @@ from gcnmpi.torch.eager import eager
 from gcnmpi.torch.moves import Moves
 from gcnmpi.torch.ranks import OfThisProcess, Ranks
 from partition.errors import UserError
-from partition.graph.links import PairSet
+from partition.graph.vertex_pairs import PairSet
 
 
 class ScoredHere(OfThisProcess):

@@ -9,10 +9,8 @@ from partition.backends import TOOLS, Option, Tool, check_options
 from partition.errors import UserError, unknown_name
 from partition.graph.graph import Graph
 from partition.graph.sampling import SAMPLERS
-from partition.models import Description, stochastic
-from partition.models.graph import graph_model, row_model
-from partition.models.hypergraph import hypergraph_model
-from partition.models.medium_grain import medium_grain_model
+from partition.models import descriptions
+from partition.models.descriptions import Description
 from partition.registry import Setting, Settings
 
 
@@ -52,10 +50,10 @@ class Model:
 
 
 MODELS = {
-    "rp": Model(row_model, ("random",), "random rows, for comparison"),
-    "block": Model(row_model, ("block",), "contiguous rows, in the order of the file"),
+    "rp": Model(descriptions.row_model, ("random",), "random rows, for comparison"),
+    "block": Model(descriptions.row_model, ("block",), "contiguous rows, in the order of the file"),
     "gp": Model(
-        graph_model, ("metis", "kaminpar", "mtkahypar"),
+        descriptions.graph_model, ("metis", "kaminpar", "mtkahypar"),
         "the symmetrised graph, partitioned within seconds",
         {
             "max_net": Option(
@@ -64,16 +62,16 @@ MODELS = {
         },
     ),
     "hp": Model(
-        hypergraph_model, ("mtkahypar", "kahypar"),
+        descriptions.hypergraph_model, ("mtkahypar", "kahypar"),
         "the column-net hypergraph, whose objective is the number of rows sent",
     ),
     "mg": Model(
-        medium_grain_model, ("mtkahypar", "kahypar"),
+        descriptions.medium_grain_model, ("mtkahypar", "kahypar"),
         "the medium-grain hypergraph, whose objective is the volume of a mixed exchange",
         exchange="mixed",  # as partition.graph.manifest.MADE_FOR_MIXED has it
     ),
     "shp": Model(
-        stochastic.stochastic_model, ("mtkahypar", "kahypar"),
+        descriptions.stochastic_model, ("mtkahypar", "kahypar"),
         "hypergraphs of sampled mini-batches, merged",
         {
             "sampler": Option("vertex", "how mini-batches are drawn", tuple(SAMPLERS)),
@@ -87,15 +85,15 @@ MODELS = {
             "theta": Option(
                 0.0,
                 "allowed error of the mean connectivity, which determines the number of nets; 0: "
-                f"{stochastic.THETA}, or more if that takes more than "
-                f"{stochastic.MOST_BATCHES:,} batches",
+                f"{descriptions.THETA}, or more if that takes more than "
+                f"{descriptions.MOST_BATCHES:,} batches",
             ),
             "delta": Option(0.1, "probability of an error larger than theta"),
             "batches": Option(0, "number of mini-batches; 0: computed from theta and delta"),
         },
-        stochastic.settle,
+        descriptions.settle,
         random=True,
-        share=stochastic.share_of_vertices,
+        share=descriptions.share_of_vertices,
     ),
 }  # fmt: skip
 

@@ -6,7 +6,7 @@ import kahypar
 import numpy as np
 
 from partition.backends import Option, Tool, settings_file
-from partition.models.hypergraph import HypergraphModel
+from partition.models.descriptions import HypergraphModel
 from partition.registry import Settings
 
 # Flows are where its quality and most of its time come from; without them it moves single vertices.

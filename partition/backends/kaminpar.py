@@ -10,7 +10,7 @@ import numpy as np
 
 from partition.backends import HUGE, Option, Tool
 from partition.errors import UserError
-from partition.models.graph import GraphModel
+from partition.models.descriptions import GraphModel
 from partition.registry import Settings
 from partition.resident import let_go
 

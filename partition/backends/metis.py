@@ -7,7 +7,7 @@ import pymetis
 
 from partition.backends import HUGE, Option, Tool
 from partition.errors import UserError
-from partition.models.graph import GraphModel
+from partition.models.descriptions import GraphModel
 from partition.registry import Settings
 
 OBJECTIVES = {"cut": pymetis.ObjType.CUT, "vol": pymetis.ObjType.VOL}

@@ -9,8 +9,7 @@ import numpy as np
 
 from partition.backends import HUGE, Option, Tool, settings_file
 from partition.errors import UserError
-from partition.models.graph import GraphModel
-from partition.models.hypergraph import HypergraphModel, without_large_nets
+from partition.models.descriptions import GraphModel, HypergraphModel, without_large_nets
 from partition.registry import Settings
 from partition.resident import usable_cores
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError, system_errors
-from partition.models import Description
+from partition.models.descriptions import Description
 from partition.records import sweep, temporary_name, to_json
 from partition.registry import Settings, resolved
 from partition.startup import PYTHON

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from partition.backends import Tool
-from partition.models.graph import RowModel
+from partition.models.descriptions import RowModel
 
 
 def contiguous(model: RowModel, k: int, *, imbalance: float, seed: int) -> np.ndarray:

@@ -12,9 +12,8 @@ from partition.cli import common
 from partition.commands import Result, command, parse_bytes
 from partition.errors import DataWarning, UserError
 from partition.graph import store
-from partition.graph.graph import MASKS
+from partition.graph.graph import FORMS, MASKS
 from partition.graph.relations import STORED_NAME
-from partition.graph.sparse_rows import FORMS
 from partition.importing import assemble
 from partition.importing.arc_data import ArcFiles
 from partition.importing.arcs import DUPLICATES, SELF_LOOPS

@@ -16,8 +16,8 @@ from partition.commands import Commands, Result, command
 from partition.errors import UserError, unknown_name
 from partition.graph import store
 from partition.graph.graph import Graph
-from partition.graph.links import list_pairs, read_pairs, remove_pairs
 from partition.graph.samples import list_samples, read_samples, remove_samples
+from partition.graph.vertex_pairs import list_pairs, read_pairs, remove_pairs
 from partition.pipeline import adding
 from partition.pipeline.checking import check_folder
 from partition.reporting import tables

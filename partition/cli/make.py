@@ -18,10 +18,9 @@ from partition.errors import UserError, check_name
 from partition.graph.manifest import read_manifest
 from partition.graph.store import EXCHANGES
 from partition.pipeline import adding, tool_files
+from partition.pipeline.adding import MODELS_KNOWN, choose_tool, deadline_with_refinement
 from partition.pipeline.balance import DEFAULT_BALANCE, MAPPINGS, NODES_FIRST
-from partition.pipeline.memory import MODELS_KNOWN
 from partition.pipeline.portfolio import AIMS, LONGEST, SHORTEST, Network, add_best, usual_limit
-from partition.pipeline.solving import choose_tool, deadline_with_refinement
 from partition.refinement.objective import OBJECTIVES, WEIGHTS, Objective
 
 _DEFAULTS = ", ".join(f"{name} ({getattr(Objective, name):g})" for name in WEIGHTS)

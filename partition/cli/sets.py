@@ -14,17 +14,24 @@ from partition.cli.importing import Comments
 from partition.commands import Result, command
 from partition.errors import UserError, check_name
 from partition.graph import store
-from partition.graph.folders import check_stored_name
 from partition.graph.graph import MASKS
-from partition.graph.links import HELD_OUT, has_pairs, read_pairs, split_pairs, write_pairs
+from partition.graph.manifest import check_stored_name
 from partition.graph.samples import KIND, shares_of_steps, write_samples
-from partition.graph.twins import descriptions, twins_of
+from partition.graph.vertex_pairs import (
+    HELD_OUT,
+    descriptions,
+    has_pairs,
+    read_pairs,
+    split_pairs,
+    twins_of,
+    with_hard_candidates,
+    write_pairs,
+)
 from partition.importing.links import LinkFiles, import_pairs
 from partition.importing.readers import RELATION
 from partition.importing.readers.source import Layout
 from partition.importing.steps import in_order_of_vertices, open_steps
 from partition.importing.vertex_data import Places
-from partition.pipeline.hard_candidates import with_hard_candidates
 from partition.reporting import tables
 
 

@@ -9,7 +9,7 @@ import scipy  # .sparse takes 0.3 s, when it is first used: tools need none of i
 from numpy.typing import DTypeLike
 
 from partition.errors import UserError
-from partition.graph.graph import READ, Graph, arc_pieces, arcs, chunks, merged
+from partition.graph.graph import READ, Graph, arc_pieces, arcs, chunks, merged, slices
 
 PIECE = 1 << 24  # entries of a piece
 
@@ -45,11 +45,11 @@ def column_pieces(
     ends = np.asarray(graph.indptr) if direction == "in" else arrivals(graph)
     for first, last in chunks(ends, at_once):
         begin, end = int(ends[first]), int(ends[last])
-        rows = graph.indices[begin:end] if direction == "in" else sources(graph, first, last)
+        rows = graph.indices[begin:end] if direction == "in" else _sources(graph, first, last)
         yield first, last, ends[first : last + 1] - begin, np.asarray(rows)
 
 
-def sources(graph: Graph, first: int, last: int) -> np.ndarray:
+def _sources(graph: Graph, first: int, last: int) -> np.ndarray:
     """The sources of the arcs into the vertices first..last−1: target by target, increasing."""
     if (first, last) == (0, graph.n):
         return _pattern(np.asarray(graph.indptr), graph.indices, graph.n).tocsc().indices
@@ -97,7 +97,7 @@ def symmetrised(
         targets = graph.indices[leaving[first] : leaving[last]]
         along = _pattern(leaving[first : last + 1] - leaving[first], targets, graph.n)
         begins = entering[first : last + 1] - entering[first]
-        against = _pattern(begins, sources(graph, first, last), graph.n)
+        against = _pattern(begins, _sources(graph, first, last), graph.n)
         if left_out is not None:
             large, direction = left_out
             # An arc is an entry in the column of its source, or of its target.
@@ -177,8 +177,7 @@ def row_sums(rows: np.ndarray, weights: np.ndarray | None, n: int) -> np.ndarray
     """
 
     def pieces() -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-        for start in range(0, len(rows), _STEP):
-            some = slice(start, start + _STEP)
+        for some in slices(len(rows), _STEP):
             yield rows[some], None if weights is None else weights[some]
 
     return summed(pieces, n)
@@ -227,13 +226,9 @@ def _add(sums: np.ndarray, rows: np.ndarray, values: np.ndarray | None) -> None:
 
 
 def entry_values(
-    row: np.ndarray,
-    column: np.ndarray,
-    weights: np.ndarray | None,
-    degree: np.ndarray,
-    normalize: str,
-    dtype: DTypeLike = np.float64,
-) -> np.ndarray:
+    row: np.ndarray, column: np.ndarray, weights: np.ndarray | None, degree: np.ndarray,
+    normalize: str, dtype: DTypeLike = np.float64,
+) -> np.ndarray:  # fmt: skip
     """The entries of M from the entries of Ã: :func:`normalised`, rounded once.
 
     ``row`` and ``column`` are places in ``degree``, the row sums of Ã by :func:`row_sums`; weights
@@ -241,8 +236,7 @@ def entry_values(
     place.
     """
     values = np.empty(len(row), dtype)
-    for start in range(0, len(row), _VALUES):
-        piece = slice(start, start + _VALUES)
+    for piece in slices(len(row), _VALUES):
         some = np.ones(len(values[piece])) if weights is None else weights[piece]
         of_row, of_column = degree[row[piece]], degree[column[piece]]
         values[piece] = normalised(some, of_row, of_column, normalize)

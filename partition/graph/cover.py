@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from partition.graph.graph import index_dtype
+from partition.graph.graph import distinct, index_dtype
 from partition.graph.sparse import sp
 
 _LEAST_SHARE = 64  # leaves are taken off while that removes more than one in so many
@@ -110,6 +110,15 @@ def rows_in_cover(left: np.ndarray, right: np.ndarray, nleft: int, nright: int) 
     return covered
 
 
+def different(keys: np.ndarray, bound: int) -> np.ndarray:
+    """The different ones among integers 0 … bound − 1, increasing: sorted or marked."""
+    if bound > SPARSE * len(keys):
+        return distinct(keys)
+    found = np.zeros(bound, bool)
+    found[keys] = True
+    return np.flatnonzero(found)
+
+
 def numbered(major: np.ndarray, minor: np.ndarray) -> _Numbered:
     """Numbers for the different pairs (major, minor), in their order; and the pair of each number.
 
@@ -120,16 +129,14 @@ def numbered(major: np.ndarray, minor: np.ndarray) -> _Numbered:
     keys *= factor
     keys += minor
     bound = int(keys.max(initial=-1)) + 1
+    found = different(keys, bound)
     if bound > SPARSE * len(keys):
-        distinct, number = np.unique(keys, return_inverse=True)
+        number = np.searchsorted(found, keys)
     else:
-        found = np.zeros(bound, bool)
-        found[keys] = True
-        distinct = np.flatnonzero(found)
         place = np.empty(bound, index_dtype(bound))
-        place[distinct] = np.arange(len(distinct), dtype=place.dtype)
+        place[found] = np.arange(len(found), dtype=place.dtype)
         number = place[keys]
-    return number.astype(index_dtype(bound), copy=False), np.divmod(distinct, factor)
+    return number.astype(index_dtype(bound), copy=False), np.divmod(found, factor)
 
 
 def _leaves(ends: np.ndarray, n: int) -> np.ndarray:

@@ -9,19 +9,201 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy  # .sparse takes 0.3 s, when it is first used: tools need none of it
 
 from partition.errors import UserError, check_name
-from partition.graph.relations import Relation, Schema, VertexTypes
-from partition.graph.sparse_rows import SparseRows
+from partition.graph.hashing import key, mixed
+from partition.graph.relations import Relation, Schema, VertexTypes, relation_dtype, schema_fault
+from partition.resident import let_go
+
+# Features are kept as CSR where at most this share of them is not 0, and they would take so many
+# bytes: small ones are better aggregated once, and the result, which is dense, kept.
+_MOST_FILLED = 0.05
+LEAST_BYTES = 1 << 26
+FORMS = ("auto", "dense", "sparse")
+SPARSE_FILES = ("features_indptr", "features_indices", "features_data")
+_LOOKED_AT = 1 << 24  # numbers that are looked at at once
+
+
+def slices(count: int, at_once: int) -> Iterator[slice]:
+    """Cut 0 … count − 1 into ranges of at most so many."""
+    for start in range(0, count, at_once):
+        yield slice(start, min(start + at_once, count))
+
+
+def segments(indptr: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the entries of the chosen rows of a CSR pattern are, and how many each has."""
+    counts = np.asarray(indptr[chosen + 1] - indptr[chosen], dtype=np.int64)
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(indptr[chosen] - (ends - counts), counts), counts
+
+
+@dataclass(frozen=True, eq=False)
+class SparseRows:
+    """An (n, width) matrix, by its entries that are not 0; column numbers rise within a row.
+
+    A slice of rows, or of rows and columns, is another view; rows that are picked by their numbers
+    come as a dense array. So code that reads arrays on disk reads this too.
+
+    Attributes
+    ----------
+    indptr : (n + 1,) int64
+        Where rows begin in ``indices`` and ``data``, which may have more entries than these rows'.
+    indices : (entries,) int32
+    data : (entries,) float32
+    width : int
+    columns : slice
+        Those that are seen.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+    width: int
+    columns: slice = field(default_factory=lambda: slice(None))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many rows and columns are seen."""
+        return len(self), len(range(*self.columns.indices(self.width)))
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of the numbers."""
+        return self.data.dtype
+
+    @property
+    def flags(self) -> Any:
+        """The flags of the array on disk."""
+        return self.data.flags
+
+    @property
+    def base(self) -> np.ndarray:
+        """The array that holds the memory of the numbers."""
+        return self.data
+
+    ndim = 2
+
+    @property
+    def size(self) -> int:
+        """Numbers, zeros among them."""
+        rows, columns = self.shape
+        return rows * columns
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes as a dense array."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def entries(self) -> int:
+        """How many are stored, of all columns."""
+        return int(self.indptr[-1] - self.indptr[0])
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    def __getitem__(self, key: Any) -> Any:
+        rows, columns = key if isinstance(key, tuple) else (key, self.columns)
+        if isinstance(rows, slice):
+            start, stop, step = rows.indices(len(self))
+            if step != 1:
+                return self[np.arange(start, stop, step), columns]
+            stop = max(start, stop)
+            indptr = self.indptr[start : stop + 1]
+            return SparseRows(indptr, self.indices, self.data, self.width, columns)
+        numbers = np.asarray(rows)
+        if numbers.dtype.kind == "b":
+            numbers = np.flatnonzero(numbers)
+        return self._dense(numbers)[:, columns]
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
+        """The dense array it stands for."""
+        dense = self._dense(np.arange(len(self)))[:, self.columns]
+        return dense.astype(dtype or self.dtype, copy=False)
+
+    def tobytes(self) -> bytes:
+        """Bytes of the dense array."""
+        return np.asarray(self).tobytes()
+
+    def files(self) -> dict[str, np.ndarray]:
+        """The arrays that a graph folder keeps, of all columns, by the names of their files."""
+        some = slice(int(self.indptr[0]), int(self.indptr[-1]))
+        indptr = np.asarray(self.indptr)
+        arrays = indptr - some.start if some.start else indptr, self.indices[some], self.data[some]
+        return dict(zip(SPARSE_FILES, arrays, strict=True))
+
+    def picked(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Entries of some rows, one after the other: how many each has, columns and numbers."""
+        places, counts = segments(np.asarray(self.indptr), rows)
+        return counts, np.asarray(self.indices[places]), np.asarray(self.data[places])
+
+    def _dense(self, rows: np.ndarray) -> np.ndarray:
+        counts, columns, values = self.picked(rows)
+        dense = np.zeros((len(rows), self.width), self.dtype)
+        dense[np.repeat(np.arange(len(rows)), counts), columns] = values
+        return dense
+
+
+def kept_form(
+    features: np.ndarray | SparseRows | None, form: str = "auto"
+) -> np.ndarray | SparseRows | None:
+    """Features as a folder keeps them: CSR or a dense array.
+
+    ``form`` is one of ``FORMS``. "auto": sparse features stay so, and dense ones become so where
+    that is worth it.
+    """
+    if form == "dense" and features is not None:
+        return np.asarray(features)
+    worth = features is not None and (form == "sparse" or features.nbytes >= LEAST_BYTES)
+    if features is None or isinstance(features, SparseRows) or not worth:
+        return features
+    n, width = features.shape
+    step = max(1, _LOOKED_AT // max(1, width))
+    entries = sum(int(np.count_nonzero(features[some])) for some in slices(n, step))
+    if not 0 < entries <= features.size * (1 if form == "sparse" else _MOST_FILLED):
+        return features
+    counts, columns, values = [], [], []
+    for some in slices(n, step):
+        row, column = np.nonzero(features[some])
+        counts.append(np.bincount(row, minlength=some.stop - some.start))
+        columns.append(column.astype(np.int32))
+        values.append(features[some][row, column].astype(np.float32))
+    indptr = np.concatenate(([0], np.cumsum(np.concatenate(counts)))).astype(np.int64)
+    return SparseRows(indptr, np.concatenate(columns), np.concatenate(values), width)
+
+
+def check_rows(rows: SparseRows, first: int, last: int) -> str | None:
+    """The fault of rows first … last − 1, None if they have none. They are read once."""
+    starts = np.asarray(rows.indptr[first : last + 1])
+    if (starts[1:] < starts[:-1]).any() or starts[0] < 0 or starts[-1] > len(rows.indices):
+        return "row pointers of its features do not rise"
+    columns = np.asarray(rows.indices[starts[0] : starts[-1]])
+    if len(columns) and (columns.min() < 0 or columns.max() >= rows.width):
+        return "a column of its features is outside of them"
+    inside = np.ones(len(columns), bool)
+    begins = starts[:-1] - starts[0]
+    inside[begins[begins < len(columns)]] = False
+    if (columns[1:] <= columns[:-1])[inside[1:]].any():
+        return "columns of its features do not rise within a row"
+    return None
+
 
 # Words that data of vertices and of arcs share.
 MASKS = ("train", "val", "test")
 UNLABELLED = -1
 AGAIN = "import the graph again"
 AT_ONCE = 1 << 22  # numbers that are looked at at once
+
+
+def _classes_of(labels: np.ndarray | None) -> int:
+    return 0 if labels is None else max(0, int(np.max(labels, initial=-1)) + 1)
 
 
 @dataclass(frozen=True)
@@ -55,9 +237,7 @@ class ArcData:
     @property
     def classes(self) -> int:
         """Number of classes: the largest label + 1; 0 where labels are none."""
-        if self.labels is None or self.labels.ndim == 2 or not len(self.labels):
-            return 0
-        return max(0, int(self.labels.max()) + 1)
+        return 0 if self.targets else _classes_of(self.labels)
 
     @property
     def targets(self) -> int:
@@ -71,31 +251,6 @@ class ArcData:
             named["arc_labels"] = None
         named |= {f"arc_{name}_mask": self.masks.get(name) for name in MASKS}
         return {name: array for name, array in named.items() if array is not None}
-
-
-def check_arc_data(graph: Graph, classes: int) -> None:
-    """Refuse data of arcs that no arc has, in bounded memory.
-
-    A UserError if a feature is not finite, a label is outside −1..classes−1 or infinite, a number
-    in the source is negative, or an arc is in two masks.
-    """
-    data = graph.arc_data
-    numbered = data.labels is not None and not data.targets
-    step = max(1, AT_ONCE // max(1, data.width, data.targets))
-    for start in range(0, graph.nnz, step):
-        some = slice(start, start + step)
-        if data.features is not None and not np.isfinite(data.features[some]).all():
-            raise UserError("arc_features.npy has a number that is not finite", AGAIN)
-        labels = np.zeros(1) if data.labels is None else data.labels[some]
-        if data.targets and np.isinf(labels).any():
-            raise UserError("arc_labels.npy has a number that is infinite", AGAIN)
-        if numbered and not UNLABELLED <= labels.min() <= labels.max() < classes:
-            raise UserError(f"arc_labels.npy has a label outside -1..{classes - 1}", AGAIN)
-        if data.ids is not None and data.ids[some].min() < 0:
-            raise UserError("arc_ids.npy has a negative number", AGAIN)
-        both = sum((mask[some].astype(np.int8) for mask in data.masks.values()), np.int8(0))
-        if np.any(both > 1):
-            raise UserError("an arc is in two masks", AGAIN)
 
 
 DIRECTIONS = ("in", "out")
@@ -170,7 +325,7 @@ class Graph:
     @property
     def classes(self) -> int:
         """Number of classes: the largest label + 1, 0 without labels."""
-        return 0 if self.labels is None else max(0, int(np.max(self.labels, initial=-1)) + 1)
+        return _classes_of(self.labels)
 
     @property
     def splits(self) -> int:
@@ -241,13 +396,14 @@ def distinct(numbers: np.ndarray) -> np.ndarray:
     return found[np.concatenate(([True], found[1:] != found[:-1]))]
 
 
-def check_arcs(graph: Graph, first: int, last: int) -> None:
-    """Refuse arcs of the vertices first..last−1 that no graph has, in bounded memory.
+def check_arcs(graph: Graph, first: int = 0, last: int | None = None) -> None:
+    """Refuse arcs of the vertices first..last−1, or of all, that no graph has; in bounded memory.
 
     Whoever indexes by the numbers in a file has to do this before: compiled code does not look. A
     UserError if ``indptr`` does not increase or leaves the arcs, a target is outside 0..n−1, the
     targets of a vertex do not increase, or a weight is not finite. Parallel arcs may repeat one.
     """
+    last = graph.n if last is None else last
     for start in range(first, last, _STEP):
         ends = graph.indptr[start : min(start + _STEP, last) + 1]
         if ends[0] < 0 or ends[-1] > graph.nnz or (ends[1:] < ends[:-1]).any():
@@ -267,15 +423,18 @@ def check_arcs(graph: Graph, first: int, last: int) -> None:
             raise UserError("weights.npy has a weight that is not finite", AGAIN)
 
 
-def check_targets(graph: Graph, classes: int) -> None:
+def check_targets(graph: Graph, classes: int, on: str = "vertices") -> None:
     """A UserError if a label is outside −1..classes−1, or a target is infinite."""
-    for start in range(0, graph.n, _STEP):
-        some = slice(start, start + _STEP)
-        labels = np.zeros(1) if graph.labels is None else graph.labels[some]
-        if graph.labels is not None and (labels.min() < UNLABELLED or labels.max() >= classes):
-            raise UserError(f"labels.npy has a label outside -1..{classes - 1}", AGAIN)
-        if graph.targets is not None and np.isinf(graph.targets[some]).any():
-            raise UserError("targets.npy has a target that is infinite", AGAIN)
+    rows = examples_of(graph, on)
+    labels, targets = ("labels", "targets") if on == VERTICES else ("arc_labels",) * 2
+    step = max(1, _STEP // (1 if rows.targets is None else rows.targets.shape[1]))
+    for some in slices(rows.n, step):
+        if rows.labels is not None:
+            least, most = rows.labels[some].min(), rows.labels[some].max()
+            if least < UNLABELLED or most >= classes:
+                raise UserError(f"{labels}.npy has a label outside -1..{classes - 1}", AGAIN)
+        if rows.targets is not None and np.isinf(rows.targets[some]).any():
+            raise UserError(f"{targets}.npy has a target that is infinite", AGAIN)
 
 
 def merged(graph: Graph) -> Graph:
@@ -423,7 +582,7 @@ class Examples:
     @property
     def classes(self) -> int:
         """Number of classes: the largest label + 1, 0 without labels."""
-        return 0 if self.labels is None else max(0, int(np.max(self.labels, initial=-1)) + 1)
+        return _classes_of(self.labels)
 
 
 def examples_of(graph: Graph, on: str) -> Examples:
@@ -443,8 +602,7 @@ def known_rows(graph: Graph | Examples) -> np.ndarray | None:
         known = np.asarray(graph.labels) != UNLABELLED
     if graph.targets is not None:
         targets = np.empty(graph.n, bool)
-        for start in range(0, graph.n, AT_ONCE):
-            piece = slice(start, start + AT_ONCE)
+        for piece in slices(graph.n, AT_ONCE):
             targets[piece] = ~np.isnan(graph.targets[piece]).all(axis=1)
         known = targets if known is None else known | targets
     return known
@@ -460,3 +618,146 @@ def training_rows(graph: Graph | Examples) -> np.ndarray | None:
     if known is None or mask is None:
         return known
     return known & (mask if mask.ndim == 1 else mask[:, 0])
+
+
+COUNTED_AT_ONCE = 1 << 22
+
+
+def settled(graph: Graph) -> Graph:
+    """The graph as a folder keeps it: features of all types together where they are of one width.
+
+    A UserError if its schema contradicts itself, or an arc is of another relation than its ends.
+    """
+    types = graph.vertex_types
+    if types is None:
+        return graph
+    widths = {name: int(x.shape[1]) for name, x in graph.type_features.items()}
+    if fault := schema_fault(graph.n, types.counts, graph.relations, widths):
+        raise UserError(fault)
+    check_ends(graph)
+    if graph.features is not None:
+        return replace(graph, type_features={})
+    filled = [name for name in types.names if types.counts[name]]
+    if set(filled) <= widths.keys() and len({widths[name] for name in filled}) == 1:
+        rows = np.concatenate([graph.type_features[name] for name in filled])
+        return replace(graph, features=rows, type_features={})
+    return graph
+
+
+def by_type(graph: Graph) -> dict[str, np.ndarray]:
+    """The features of each type that has some, wherever they are kept."""
+    names = () if graph.vertex_types is None else graph.vertex_types.names
+    found = {name: graph.features_of(name) for name in names}
+    return {name: rows for name, rows in found.items() if rows is not None}
+
+
+@dataclass(frozen=True, eq=False)
+class _TypedRows:
+    """A row for each vertex, of features that types have of their own: (n, columns of all types).
+
+    Each type has columns of its own, in which the rows of others are 0; so one weight of all
+    columns is one for each type. As of an array, a slice is another view: nothing is read before
+    rows are picked by numbers.
+    """
+
+    types: VertexTypes
+    features: Mapping[str, np.ndarray]
+    vertices: range
+    columns: slice = field(default_factory=lambda: slice(None))
+    dtype, ndim = np.dtype(np.float32), 2
+    flags = np.zeros(0).flags  # nobody else lets go of pages
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many rows and columns are seen."""
+        return len(self), len(range(self._width)[self.columns])
+
+    @property
+    def _width(self) -> int:
+        return sum(x.shape[1] for x in self.features.values())
+
+    def __len__(self) -> int:
+        return len(self.vertices)
+
+    def __getitem__(self, key: Any) -> Any:
+        picked, columns = key if isinstance(key, tuple) else (key, self.columns)
+        if isinstance(picked, slice):
+            return _TypedRows(self.types, self.features, self.vertices[picked], columns)
+        vertices, column = np.asarray(self.vertices)[picked], 0
+        rows = np.zeros((len(vertices), self._width), self.dtype)
+        for name, features in self.features.items():
+            own, width = self.types.range(name), features.shape[1]
+            some = np.flatnonzero((vertices >= own.start) & (vertices < own.stop))
+            rows[some, column : column + width] = features[vertices[some] - own.start]
+            column += width
+        let_go(*self.features.values())
+        return rows[:, columns]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self[np.arange(len(self))], dtype)
+
+
+def inputs_of(graph: Graph) -> Any:
+    """The rows that a network takes of all vertices, (n, columns); None where there are none.
+
+    The features, or those of the types: see :class:`_TypedRows`.
+    """
+    if graph.features is not None or graph.vertex_types is None or not graph.type_features:
+        return graph.features
+    return _TypedRows(graph.vertex_types, graph.type_features, range(graph.n))
+
+
+def check_one_width(path: Path, graph: Graph) -> None:
+    """A UserError if a graph has features of types that are not those of all vertices together."""
+    if graph.vertex_types is not None and graph.type_features:
+        widths = {name: x.shape[1] for name, x in graph.type_features.items()}
+        text = ", ".join(f"{name} {widths.get(name, 'none')}" for name in graph.vertex_types.names)
+        raise UserError(
+            f"{path} has features of its vertex types, of different widths ({text}), and this "
+            "takes rows of one width",
+            "gcn-partition attach --features random:16 gives all vertices some; or TYPE=FILE each",
+        )
+
+
+def check_ends(graph: Graph) -> None:
+    """Refuse relations of arcs that they cannot have, in bounded memory.
+
+    A UserError if a number is that of no relation, or an end is not of the type of its relation.
+    Targets have been checked: :func:`partition.graph.graph.check_arcs`.
+    """
+    types, arc_type = graph.vertex_types, graph.arc_type
+    if types is None or arc_type is None:
+        return
+    if arc_type.dtype != relation_dtype(len(graph.relations)):
+        raise UserError(f"arc_type.npy holds {arc_type.dtype}", AGAIN)
+    kinds = np.array(graph.schema.ends)
+    for first, last, *pairs in arc_pieces(graph):
+        number = np.asarray(arc_type[graph.indptr[first] : graph.indptr[last]])
+        if len(number) and number.max() >= len(kinds):
+            raise UserError(f"arc_type.npy has a relation outside 0..{len(kinds) - 1}", AGAIN)
+        for side, vertices in enumerate(pairs):
+            wrong = types.of(vertices) != kinds[number, side]
+            if wrong.any():
+                at = int(np.argmax(wrong))
+                arc = " -> ".join(str(each[at]) for each in pairs)
+                of = f"{graph.relations[number[at]]}, whose {('source', 'target')[side]}"
+                raise UserError(f"the arc {arc} is of the relation {of} it does not have", AGAIN)
+
+
+def group_count(graph: Graph, direction: str) -> int:
+    """How many groups of arcs there are, of one relation into ("out": out of) a vertex, about.
+
+    Of a large graph, those of every so many vertices are counted, which hashes choose.
+    """
+    relations: Any = graph.arc_type
+    every = max(1, graph.nnz // COUNTED_AT_ONCE)
+    chosen = mixed(np.arange(graph.n), key(0)) % np.uint64(every) == 0
+    groups = []
+    for arcs in slices(graph.nnz, COUNTED_AT_ONCE):
+        end = np.asarray(graph.indices[arcs], np.int64)
+        if direction == "out":
+            end = np.searchsorted(graph.indptr, np.arange(arcs.start, arcs.stop), "right") - 1
+        some = chosen[end]
+        groups.append(end[some] * len(graph.relations) + relations[arcs][some])
+    let_go(graph.indptr, graph.indices, relations)
+    return every * len(np.unique(np.concatenate(groups))) if groups else 0

@@ -9,7 +9,7 @@ import numpy as np
 
 GOLDEN = 0x9E3779B97F4A7C15
 MASK64 = 0xFFFFFFFFFFFFFFFF
-ROUNDS = 10
+_ROUNDS = 10
 AT_ONCE = 1 << 15  # numbers that are permuted together: these and their hashes fit into a cache
 
 
@@ -54,7 +54,7 @@ def _feistel(x: np.ndarray, bits: int, key_: int, inverse: bool) -> np.ndarray:
     low = np.uint64(bits // 2)
     ones = np.uint64((1 << (bits // 2)) - 1), np.uint64((1 << (bits - bits // 2)) - 1)
     halves = [x & ones[0], x >> low]
-    for turn in reversed(range(ROUNDS)) if inverse else range(ROUNDS):
+    for turn in reversed(range(_ROUNDS)) if inverse else range(_ROUNDS):
         half = turn % 2
         hashed = mixed(halves[1 - half], key(key_, turn)) >> np.uint64(32)
         halves[half] = halves[half] ^ (hashed & ones[half])

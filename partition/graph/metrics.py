@@ -16,17 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from partition.graph import graph as graphs
 from partition.graph.aggregation import column_pieces
-from partition.graph.cover import SPARSE, numbered, rows_in_cover
-from partition.graph.graph import (
-    DIRECTIONS,
-    Graph,
-    arc_pieces,
-    chunks,
-    index_dtype,
-    row_sizes,
-    training_rows,
-)
+from partition.graph.cover import different, numbered, rows_in_cover
+from partition.graph.graph import Graph, chunks, index_dtype
 from partition.graph.sampling import Pattern, Sampler, Side, pointers, segments
 from partition.graph.sparse import sp
 from partition.records import Count, Positive
@@ -104,9 +97,8 @@ class Metrics:
     @property
     def work(self) -> list[int]:
         """Rows that each part adds up in one product: its entries, and the sums that arrive."""
-        if self.recv_sums is None:
-            return self.nnz
-        return [nnz + sums for nnz, sums in zip(self.nnz, self.recv_sums, strict=True)]
+        sums = self.recv_sums or [0] * self.k
+        return [nnz + more for nnz, more in zip(self.nnz, sums, strict=True)]
 
     @property
     def imbalance(self) -> float:
@@ -120,18 +112,13 @@ class Metrics:
 
     def summary(self) -> dict[str, float]:
         """The figures that partitions are compared by: totals, averages and maxima of an expand."""
-        found = {
-            "volume": self.volume,
-            "volume_avg": self.volume / self.k,
-            "max_send": max(self.send_rows),
-            "max_recv": max(self.recv_rows),
-            "messages": self.messages,
-            "messages_avg": self.messages / self.k,
-            "max_send_messages": max(self.send_messages),
-            "max_recv_messages": max(self.recv_messages),
-            "imbalance": self.imbalance,
-            "row_imbalance": self.row_imbalance,
-        }
+        found: dict[str, float] = {}
+        for name, figures in (("volume", "rows"), ("messages", "messages")):
+            sent, received = self[f"send_{figures}"], self[f"recv_{figures}"]
+            of = "" if name == "volume" else "_messages"
+            found |= {name: sum(sent), f"{name}_avg": sum(sent) / self.k}
+            found |= {f"max_send{of}": max(sent), f"max_recv{of}": max(received)}
+        found |= {"imbalance": self.imbalance, "row_imbalance": self.row_imbalance}
         if self.train is not None:
             found["train_imbalance"] = _excess(self.train)
         if self.types:
@@ -203,25 +190,18 @@ def measure(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> M
 
 def vertex_counts(graph: Graph, parts: np.ndarray, k: int) -> dict[str, Any]:
     """The training vertices, and the vertices of each type, of each part: fields of Metrics."""
-    train, types = training_rows(graph), graph.vertex_types
+    train, types = graphs.training_rows(graph), graph.vertex_types
 
     def count(some: np.ndarray) -> list[int]:
         return list(np.bincount(some, minlength=k).tolist())
 
     ranges = {} if types is None else {name: types.range(name) for name in types.names}
-    return {
-        "train": None if train is None else count(parts[train]),
-        "types": {name: count(parts[own.start : own.stop]) for name, own in ranges.items() if own}
-        or None,
-    }
+    counts = {name: count(parts[own.start : own.stop]) for name, own in ranges.items() if own}
+    return {"train": None if train is None else count(parts[train]), "types": counts or None}
 
 
 def metrics_of(
-    exchange: sp.csr_array,
-    direction: str,
-    owners: np.ndarray,
-    nnz: np.ndarray,
-    **more: Any,
+    exchange: sp.csr_array, direction: str, owners: np.ndarray, nnz: np.ndarray, **more: Any
 ) -> Metrics:
     """Metrics from the rows that each part sends to each other one, and the owner of each row."""
     k = exchange.shape[0]
@@ -240,7 +220,7 @@ def metrics_of(
 
 def _row_entries(graph: Graph, parts: np.ndarray, k: int, direction: str) -> np.ndarray:
     """Entries of M in the rows of each part, (k,) int64: float64 weights are exact below 2^53."""
-    return np.bincount(parts, row_sizes(graph, direction), k).astype(np.int64)
+    return np.bincount(parts, graphs.row_sizes(graph, direction), k).astype(np.int64)
 
 
 def exchange_matrix(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> sp.csr_array:
@@ -267,14 +247,13 @@ def pattern_exchange(
     there.
     """
     exchange = sp.csr_array((k, k), dtype=np.int64)
-    if k == 1:
-        return exchange
-    for first, last in chunks(indptr):
+    for first, last in chunks(indptr) if k > 1 else ():
         # One key per distinct (column, part that needs it), the owner's own needs left out.
-        column = np.repeat(np.arange(first, last), np.diff(indptr[first : last + 1]))
-        owner, needer = owners[column], parts[rows[indptr[first] : indptr[last]]]
+        column = np.repeat(np.arange(last - first), np.diff(indptr[first : last + 1]))
+        owner, needer = owners[first:last][column], parts[rows[indptr[first] : indptr[last]]]
         away = owner != needer
-        exchange += _different(column[away] - first, needer[away], owners[first:last], k)
+        keys = different(column[away] * k + needer[away], (last - first) * k)
+        exchange += _matrix(owners[first + keys // k], keys % k, k)
     exchange.sort_indices()
     return exchange
 
@@ -283,16 +262,14 @@ def node_traffic(exchange: sp.csr_array, ranks_per_node: int) -> NodeTraffic:
     """Traffic between nodes of R parts each, R ≥ 1, from :func:`exchange_matrix`."""
     if ranks_per_node < 1:
         raise ValueError(f"{ranks_per_node} ranks per node")
-    k = exchange.shape[0]
-    nodes = -(-k // ranks_per_node)
-    pairs = exchange.tocoo()
-    sender, receiver = pairs.coords[0] // ranks_per_node, pairs.coords[1] // ranks_per_node
+    nodes, pairs = -(-exchange.shape[0] // ranks_per_node), exchange.tocoo()
+    sender, receiver = (ends // ranks_per_node for ends in pairs.coords)
     inside = sender == receiver
     rows = np.zeros((3, nodes), dtype=np.int64)
     for at, ends, some in ((0, sender, ~inside), (1, receiver, ~inside), (2, sender, inside)):
         np.add.at(rows[at], ends[some], pairs.data[some])
-    send, recv, within = rows.tolist()
     messages = np.bincount(sender[~inside], minlength=nodes).tolist()
+    send, recv, within = rows.tolist()
     return NodeTraffic(ranks_per_node, send, recv, within, messages)
 
 
@@ -304,17 +281,10 @@ def _checked_parts(graph: Graph, parts: np.ndarray, k: int) -> np.ndarray:
     return parts
 
 
-def _different(vertices: np.ndarray, peers: np.ndarray, owners: np.ndarray, k: int) -> sp.csr_array:
-    """How many different vertices each part has that meet each other part: (k, k) int64."""
-    keys, bound = vertices.astype(np.int64) * k + peers, len(owners) * k
-    if bound > SPARSE * len(keys):
-        keys = np.unique(keys)
-    else:
-        found = np.zeros(bound, dtype=bool)
-        found[keys] = True
-        keys = np.flatnonzero(found)
-    ones = np.ones(len(keys), dtype=np.int64)
-    return sp.coo_array((ones, (owners[keys // k], keys % k)), shape=(k, k)).tocsr()
+def _matrix(sender: np.ndarray, receiver: np.ndarray, k: int) -> sp.csr_array:
+    """How many there are for each pair of parts: (k, k) int64."""
+    ones = np.ones(len(sender), np.int64)
+    return sp.coo_array((ones, (sender, receiver)), shape=(k, k)).tocsr()
 
 
 def _excess(loads: list[int]) -> float:
@@ -342,12 +312,9 @@ def measure_mixed(
 
 
 def measure_mixed_both(
-    graph: Graph,
-    parts: np.ndarray,
-    k: int,
-    directions: Sequence[str] = DIRECTIONS,
+    graph: Graph, parts: np.ndarray, k: int, directions: Sequence[str] = graphs.DIRECTIONS,
     by_relation: bool = False,
-) -> dict[str, Metrics]:
+) -> dict[str, Metrics]:  # fmt: skip
     """:func:`measure_mixed` in both directions, in less time than one after the other."""
     parts = _checked_parts(graph, parts, k)
     count = _entries_by_relation if by_relation else _row_entries
@@ -399,7 +366,7 @@ def _first_of_equals(*columns: np.ndarray) -> np.ndarray:
 def _entries_by_relation(graph: Graph, parts: np.ndarray, k: int, direction: str) -> np.ndarray:
     """The same of the matrix of means by relation."""
     found, relations = np.zeros(k, np.int64), np.asarray(graph.arc_type)
-    for first, last, source, target in arc_pieces(graph):
+    for first, last, source, target in graphs.arc_pieces(graph):
         relation = relations[graph.indptr[first] : graph.indptr[last]]
         row = (target if direction == "in" else source)[_first_of_equals(source, target, relation)]
         found += np.bincount(parts[row], minlength=k)
@@ -440,31 +407,22 @@ class MixedCounts:
         right = right[~by_row[left]]
         summed = np.bincount(right, minlength=len(sender))  # entries of each partial sum
         sent = summed > 0
-        self.rows += self._pairs(home[by_row], receiver[by_row])
-        self.sums += self._pairs(sender[sent], owner[sent])
+        self.rows += _matrix(home[by_row], receiver[by_row], self.k)
+        self.sums += _matrix(sender[sent], owner[sent], self.k)
         for ends, sign in ((sender, 1), (owner, -1)):
             moved = np.bincount(ends, weights=summed, minlength=self.k)
             self.nnz += sign * moved.astype(np.int64)
 
     def metrics(self, direction: str, parts: np.ndarray) -> Metrics:
         """The counts of all covers together, as metrics of a partition."""
-        return metrics_of(
-            (self.rows + self.sums).tocsr(),
-            direction,
-            parts,
-            self.nnz,
-            send_sums=self.sums.sum(axis=1).tolist(),
-            recv_sums=self.sums.sum(axis=0).tolist(),
-        )
-
-    def _pairs(self, sender: np.ndarray, receiver: np.ndarray) -> sp.csr_array:
-        ones = np.ones(len(sender), np.int64)
-        return sp.coo_array((ones, (sender, receiver)), shape=(self.k, self.k)).tocsr()
+        sent, received = (self.sums.sum(axis=axis).tolist() for axis in (1, 0))
+        every = (self.rows + self.sums).tocsr()
+        return metrics_of(every, direction, parts, self.nnz, send_sums=sent, recv_sums=received)
 
 
 _OBSERVED = 16  # batches in which it is observed how often rows are read
 _EPOCH = 1 << 31  # their first one: no run gets there
-INDEX_BYTES = 4  # of a column's number in a sparse row
+_INDEX_BYTES = 4  # of a column's number in a sparse row
 
 
 @dataclass(frozen=True)
@@ -568,7 +526,7 @@ def row_bytes(width: int, entries: int, n: int, itemsize: int) -> float:
     If the features are a sparse matrix, ``entries`` are those of all n rows, and a row is taken to
     have as many as the mean; otherwise they are 0.
     """
-    return entries / n * (itemsize + INDEX_BYTES) if entries else width * itemsize
+    return entries / n * (itemsize + _INDEX_BYTES) if entries else width * itemsize
 
 
 def rows_within(megabytes: float, width: int, entries: int, n: int, itemsize: int) -> int:

@@ -23,37 +23,36 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from partition.errors import UserError, check_name
-from partition.graph.folders import Sets, map_array, save_arrays
-from partition.graph.graph import MASKS
-from partition.graph.manifest import read_manifest
+from partition.errors import UserError, check_name, require
+from partition.graph.graph import MASKS, slices
+from partition.graph.manifest import Sets, map_array, read_manifest, save_arrays
 from partition.records import Count, Positive, atomic_file, one_of
 
 KIND = "samples"
 _AT_ONCE = 1 << 24  # bytes that are looked at at once
 
 
-class Steps(Protocol):
-    """An array (steps, n, columns) that may be in memory, mapped, or a store of another library."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """How many steps, vertices and columns there are."""
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The type of its numbers."""
-
-    def __getitem__(self, some: slice, /) -> np.ndarray:
-        """Some of the steps."""
+Steps = Any
+"""An array (steps, n, columns): in memory, mapped, or of another library with slices of steps."""
 
 
-@dataclass(frozen=True)
-class SampleSet:
+@dataclass(frozen=True, kw_only=True)
+class _SampleFacts:
+    """A set without its arrays: see :class:`SampleSet`."""
+
+    name: str
+    n: Count
+    id: str
+    made: str
+    ranges: Mapping[Annotated[str, one_of(MASKS)], list[tuple[Count, Count]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleSet(_SampleFacts):
     """States of all vertices at many steps; memory-mapped arrays.
 
     Attributes
@@ -79,11 +78,6 @@ class SampleSet:
     """
 
     folder: Path
-    name: str
-    n: int
-    id: str
-    made: str
-    ranges: Mapping[str, list[tuple[int, int]]]
     states: np.ndarray = field(repr=False)
     targets: np.ndarray | None = field(repr=False)
     moments: np.ndarray = field(repr=False)
@@ -128,15 +122,10 @@ class SampleSet:
         return mean, np.where(tiny | (deviation == 0), 1.0, deviation)
 
 
-@dataclass(frozen=True)
-class _Description:
-    """The file ``samples.json``: a set without its arrays."""
+@dataclass(frozen=True, kw_only=True)
+class _SampleFile(_SampleFacts):
+    """The file ``samples.json``: of the arrays of a set it has the shapes."""
 
-    name: str
-    n: Count
-    id: str
-    made: str
-    ranges: Mapping[Annotated[str, one_of(MASKS)], list[tuple[Count, Count]]]
     steps: Positive
     columns: Positive
     target_columns: Count
@@ -144,23 +133,16 @@ class _Description:
     version: Literal[1] = 1
 
 
-SAMPLES = Sets(KIND, _Description, "gcn-partition samples {path} --states FILE.npy --name {name}")
+SAMPLES = Sets(KIND, _SampleFile, "gcn-partition samples {path} --states FILE.npy --name {name}")
 _AGAIN = SAMPLES.again
 list_samples, remove_samples = SAMPLES.names, SAMPLES.remove
 
 
 def write_samples(
-    path: str | os.PathLike[str],
-    name: str,
-    states: Steps,
-    targets: Steps | None,
-    ranges: Mapping[str, Ranges],
-    *,
-    made: str,
-    force: bool = False,
-    links: Mapping[str, Path] | None = None,
-    report: Callable[[int], None] = lambda steps: None,
-) -> SampleSet:
+    path: str | os.PathLike[str], name: str, states: Steps, targets: Steps | None,
+    ranges: Mapping[str, _Ranges], *, made: str, force: bool = False,
+    links: Mapping[str, Path] | None = None, report: Callable[[int], None] = lambda steps: None,
+) -> SampleSet:  # fmt: skip
     """Put a set of samples into the graph folder ``path``, some steps at a time.
 
     Parameters
@@ -188,9 +170,8 @@ def write_samples(
     arrays = {"states": states} | ({} if targets is None else {"targets": targets})
     for kind, array in arrays.items():
         _check_array(kind, array, n, states.shape[:1])
-    described = _described_ranges(ranges)
     steps = states.shape[0]
-    _check_ranges(described, steps)
+    described = _checked_ranges(ranges, steps)
     with SAMPLES.writing(path, name, force) as temporary:
         found = [
             _written(temporary / f"{kind}.npy", kind, array, (links or {}).get(kind), report)
@@ -199,9 +180,10 @@ def write_samples(
         moments = np.concatenate([each for each, _ in found], axis=2)
         save_arrays(temporary, {"moments": moments})
         id_ = _id_of([digest for _, digest in found], described)
-        columns = states.shape[2], 0 if targets is None else targets.shape[2]
-        facts = _Description(name, n, id_, made, described, steps, *columns)
-        SAMPLES.describe(temporary, facts)
+        SAMPLES.describe(temporary, _SampleFile(
+            name=name, n=n, id=id_, made=made, ranges=described, steps=steps,
+            columns=states.shape[2], target_columns=0 if targets is None else targets.shape[2],
+        ))  # fmt: skip
     return read_samples(path, name)
 
 
@@ -225,37 +207,35 @@ def read_samples(path: str | os.PathLike[str], name: str, *, check: bool = False
     if facts.n != n:
         wrong = f"samples {name!r} in {path} are of {facts.n:,} vertices, the graph has {n:,}"
         raise UserError(wrong, _AGAIN)
-    shapes = {"states": (facts.steps, n, facts.columns)}
-    if facts.target_columns:
-        shapes["targets"] = (facts.steps, n, facts.target_columns)
-    shapes["moments"] = (3, facts.steps, facts.columns + facts.target_columns)
+    columns = {"states": facts.columns, "targets": facts.target_columns}
+    columns = {of: width for of, width in columns.items() if width}
     arrays = {
-        of: map_array(folder / f"{of}.npy", "f", shape, again=_AGAIN)
-        for of, shape in shapes.items()
+        of: map_array(folder / f"{of}.npy", "f", (facts.steps, n, width), again=_AGAIN)
+        for of, width in columns.items()
     }
-    moments, damaged = np.array(arrays.pop("moments")), f"{folder} is damaged: "
+    shape = (3, facts.steps, sum(columns.values()))
+    moments = np.array(map_array(folder / "moments.npy", "f", shape, again=_AGAIN))
     try:
-        _check_ranges(facts.ranges, facts.steps)
+        _checked_ranges(facts.ranges, facts.steps)
+        if check:
+            scanned = [_scanned(kind, array) for kind, array in arrays.items()]
+            same = np.array_equal(np.concatenate([each for each, _ in scanned], axis=2), moments)
+            same &= _id_of([digest for _, digest in scanned], facts.ranges) == facts.id
+            require(same, "it does not hold what samples.json says")
     except UserError as error:
-        raise UserError(damaged + error.message, _AGAIN) from None
-    if check:
-        scanned = [_scanned(kind, array) for kind, array in arrays.items()]
-        same = np.array_equal(np.concatenate([each for each, _ in scanned], axis=2), moments)
-        if not same or _id_of([digest for _, digest in scanned], facts.ranges) != facts.id:
-            raise UserError(damaged + "it does not hold what samples.json says", _AGAIN)
-    known = facts.id, facts.made, facts.ranges, arrays["states"], arrays.get("targets"), moments
-    return SampleSet(folder, name, n, *known)
+        raise UserError(f"{folder} is damaged: {error.message}", _AGAIN) from None
+    known = {key: getattr(facts, key) for key in ("n", "id", "made", "ranges")}
+    known |= {"states": arrays["states"], "targets": arrays.get("targets"), "moments": moments}
+    return SampleSet(folder=folder, name=name, **known)
 
 
 def _written(
     file: Path, kind: str, array: Steps, link: Path | None, report: Callable[[int], None]
 ) -> tuple[np.ndarray, str]:
     """Write an array, or give its file a second name; returns what :func:`_scanned` does."""
-    in_order, dtype = (
-        isinstance(array, np.ndarray) and array.flags.c_contiguous,
-        _stored(array.dtype),
-    )
-    if link is not None and in_order and array.dtype == dtype:
+    dtype = _stored(array.dtype)
+    in_order = isinstance(array, np.ndarray) and array.flags.c_contiguous and array.dtype == dtype
+    if link is not None and in_order:
         with contextlib.suppress(OSError):  # of another file system: a copy
             os.link(link.resolve(), file)
             return _scanned(kind, array, report=report)
@@ -282,10 +262,9 @@ def _scanned(
     digest = hashlib.blake2b(f"{kind} {dtype.str} {[*array.shape]}".encode(), digest_size=16)
     moments = np.empty((3, steps, columns))
     count = max(1, _AT_ONCE // max(1, n * columns * array.dtype.itemsize))
-    for start in range(0, steps, count):
-        some = slice(start, min(start + count, steps))
+    for some in slices(steps, count):
         piece = np.ascontiguousarray(array[some], dtype)
-        moments[:, some] = _moments(kind, start, piece)
+        moments[:, some] = _moments(kind, some.start, piece)
         digest.update(piece.data)
         take(piece.data)
         report(some.stop)
@@ -305,7 +284,7 @@ def _moments(kind: str, first: int, piece: np.ndarray) -> np.ndarray:
     return np.stack([counts, mean, squares])
 
 
-def _id_of(digests: Sequence[str], ranges: Mapping[str, Ranges]) -> str:
+def _id_of(digests: Sequence[str], ranges: Mapping[str, _Ranges]) -> str:
     """A hash of hashes of arrays, and of which steps are for what."""
     listed = sorted((mask, [list(one) for one in some]) for mask, some in ranges.items())
     text = f"{digests} {listed}"
@@ -325,7 +304,7 @@ def _check_array(kind: str, array: Steps, n: int, steps: tuple[int, ...]) -> Non
         )
 
 
-Ranges = Sequence[Sequence[int]]
+_Ranges = Sequence[Sequence[int]]
 """The steps from start to stop, for each (start, stop) of them."""
 
 
@@ -352,21 +331,20 @@ def shares_of_steps(steps: int, shares: Sequence[float]) -> dict[str, list[tuple
     return {mask: [(a, b)] for mask, a, b in pairs if b > a}
 
 
-def _described_ranges(ranges: Mapping[str, Ranges]) -> dict[str, list[tuple[int, int]]]:
-    """Ranges as pairs of whole numbers; a UserError if they are something else."""
+def _checked_ranges(ranges: Mapping[str, _Ranges], steps: int) -> dict[str, list[tuple[int, int]]]:
+    """Ranges as pairs of whole numbers.
+
+    A UserError if they are something else, are not within the steps, or a step is in two.
+    """
     for mask in ranges:
         check_name("mask of ranges", mask, MASKS)
     try:
         index = operator.index
-        return {mask: [(index(a), index(b)) for a, b in some] for mask, some in ranges.items()}
+        found = {mask: [(index(a), index(b)) for a, b in some] for mask, some in ranges.items()}
     except (TypeError, ValueError):
         told = f"ranges are lists of (start, stop), not {str(ranges)[:80]}"
         raise UserError(told, "such as train: [(0, 300)]") from None
-
-
-def _check_ranges(ranges: Mapping[str, Ranges], steps: int) -> None:
-    """A UserError unless ranges are within the steps, and no step is in two."""
-    every = sorted((a, b, mask) for mask, some in ranges.items() for a, b in some)
+    every = sorted((a, b, mask) for mask, some in found.items() for a, b in some)
     for start, stop, mask in every:
         if not 0 <= start < stop <= steps:
             hint = "START:STOP are numbers of steps from 0, STOP not among them"
@@ -376,5 +354,6 @@ def _check_ranges(ranges: Mapping[str, Ranges], steps: int) -> None:
         if start < stop:
             where = f"twice in {mask}" if mask == other else f"in {mask} and in {other}"
             raise UserError(f"step {start} is {where}", "ranges of steps have none in common")
-    if not ranges.get("train"):
+    if not found.get("train"):
         raise UserError("there is no step to train on", "such as --train 0:300")
+    return found

@@ -19,11 +19,10 @@ import numpy as np
 
 from partition.errors import UserError, require
 from partition.graph.aggregation import columns
-from partition.graph.graph import REVERSED, Graph
+from partition.graph.graph import REVERSED, Graph, segments
 from partition.graph.graph import arcs as arcs_of
 from partition.graph.hashing import key, mixed, permuted
 from partition.graph.relations import Relation, place_of
-from partition.graph.sparse_rows import segments
 from partition.registry import Registry
 
 SAMPLERS = Registry(
@@ -37,6 +36,7 @@ SAMPLERS = Registry(
 )
 Place = tuple[int, int, int]
 """Epoch, number of the batch, and layer, 0 for that of the seeds."""
+_Chosen = tuple[np.ndarray, np.ndarray]  # which of some entries, and the factors of these
 
 # Batches for different purposes are unrelated even under one seed (see stream_seed).
 TRAINING, MODEL, SIMULATION = 0, 1, 2
@@ -176,17 +176,14 @@ class Sampler(ABC):
         return np.sort(permuted(places, self.n, key(self.seed, epoch), inverse=True))
 
     @abstractmethod
-    def entries(
-        self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def entries(self, place: Place, row: np.ndarray, column: np.ndarray) -> _Chosen:
         """Which entries of M a layer keeps, bool, and the factors of the values of these.
 
         The expectation of the product of a row with H is that of the whole row.
 
         Parameters
         ----------
-        hop : int
-            0 for the layer of the seeds.
+        place : (epoch, batch, hop)
         row, column : (m,) integers
             Global row and column of each entry: whole rows of the batch, the entries of a row
             together.
@@ -194,19 +191,16 @@ class Sampler(ABC):
 
     def arcs(
         self, place: Place, row: np.ndarray, relation: np.ndarray, column: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The same of arcs that have relations: which ones, and factors of these.
-
-        ``place`` is (epoch, batch, hop); the arcs of a row and relation are together.
-        """
-        return self.entries(*place, row, column)
+    ) -> _Chosen:
+        """As :meth:`entries`, of arcs with relations; those of a row and relation are together."""
+        return self.entries(place, row, column)
 
     def fanouts_of(self, hop: int, relations: np.ndarray) -> np.ndarray:
         """How many arcs of each of some relations a layer draws into a row; −1: all."""
         return np.full(len(relations), -1)
 
-    def rule(self, epoch: int, batch: int, hop: int) -> Rule | None:
-        """The same in few words, if a rule of that form says it: rows are thinned one by one."""
+    def rule(self, place: Place) -> Rule | None:
+        """The thinning rule of a layer, or None if it cannot be expressed as a :class:`Rule`."""
         return None
 
     @abstractmethod
@@ -223,17 +217,15 @@ class Sampler(ABC):
 class VertexSampler(Sampler):
     """The subgraph that uniformly drawn vertices induce."""
 
-    def entries(
-        self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def entries(self, place: Place, row: np.ndarray, column: np.ndarray) -> _Chosen:
         """Which entries of M a batch keeps, and the factors of their values.
 
         Given that i is in a batch of s vertices, j is with probability (s − 1) / (n − 1). Divided
         by that, a row's product with the batch's rows of H has the expectation of its product with
         all of them (the aggregator's normalisation of Zeng et al. 2020, for this sampler).
         """
-        kept = self.contains(epoch, batch, column)
-        return kept, self.factors(batch, row[kept], column[kept])
+        kept = self.contains(*place[:2], column)
+        return kept, self.factors(place[1], row[kept], column[kept])
 
     def factors(self, batch: int, row: np.ndarray, column: np.ndarray) -> np.ndarray:
         """The factors of the values of entries of M, both of whose ends are in a batch."""
@@ -288,13 +280,9 @@ class ClusterSampler(VertexSampler):
 
 
 def make_sampler(
-    name: str,
-    n: int,
-    batch: int | str,
-    seed: int,
-    fanouts: str | Sequence[int] = "",
+    name: str, n: int, batch: int | str, seed: int, fanouts: str | Sequence[int] = "",
     clusters: np.ndarray | None = None,
-) -> Sampler:
+) -> Sampler:  # fmt: skip
     """The sampler of that name in ``SAMPLERS``, its arguments checked.
 
     ``batch`` is the number of vertices (seeds) in a batch, or a share of all, such as "6%";
@@ -410,56 +398,58 @@ class NeighborSampler(Sampler):
     layered: ClassVar[bool] = True
     shared: ClassVar[bool] = False
 
-    def kept(
-        self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
-    ) -> np.ndarray:
+    def kept(self, place: Place, row: np.ndarray, column: np.ndarray) -> np.ndarray:
         """Which of the entries (of a row together, in any order) a layer keeps: bool."""
-        fanout, kept = self.fanouts[hop], np.ones(len(row), bool)
-        if fanout < 0:
-            return kept
-        proper = np.flatnonzero(row != column)
-        sizes = run_lengths(row[proper])
-        proper = proper[np.repeat(sizes > fanout, sizes)]
-        sizes = sizes[sizes > fanout]
-        starts = np.cumsum(sizes) - sizes
-        which = np.repeat(np.arange(len(sizes)), sizes)
-        base = key(self.seed, epoch, batch, hop)
-        drawn = starts[:, np.newaxis] + _drawn(row[proper[starts]], sizes, fanout, base)
-        kept[proper] = False
-        kept[proper[np.lexsort((column[proper], which))[drawn]]] = True
+        fanout, kept = self.fanouts[place[2]], np.ones(len(row), bool)
+        if fanout >= 0:
+            proper = np.flatnonzero(row != column)
+            sizes = run_lengths(row[proper])
+            proper, sizes = proper[np.repeat(sizes > fanout, sizes)], sizes[sizes > fanout]
+            base = key(self.seed, *place)
+            kept[proper] = self._thinned(row[proper], column[proper], sizes, fanout, base)
         return kept
 
-    def entries(
-        self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    @staticmethod
+    def _thinned(
+        row: np.ndarray, column: np.ndarray, sizes: np.ndarray, fanout: int, base: int
+    ) -> np.ndarray:
+        """Which entries are kept of rows with more than ``fanout``, so many each: bool."""
+        starts, kept = np.cumsum(sizes) - sizes, np.zeros(len(row), bool)
+        which = np.repeat(np.arange(len(sizes)), sizes)
+        drawn = starts[:, np.newaxis] + _drawn(row[starts], sizes, fanout, base)
+        kept[np.lexsort((column, which))[drawn]] = True
+        return kept
+
+    def entries(self, place: Place, row: np.ndarray, column: np.ndarray) -> _Chosen:
         """Which entries of M a layer keeps, and the factors of their values.
 
         Where f of d entries of a row are kept, it is d / f: the expectation is that of all.
         """
-        fanout, factors = self.fanouts[hop], np.ones(len(row))  # 1 / the probability to be kept
+        fanout, factors = (
+            self.fanouts[place[2]],
+            np.ones(len(row)),
+        )  # 1 / the probability to be kept
         if fanout >= 0:
             proper = np.flatnonzero(row != column)
             sizes = run_lengths(row[proper])
             factors[proper] = np.repeat(np.maximum(sizes / fanout, 1.0), sizes)
-        kept = self.kept(epoch, batch, hop, row, column)
+        kept = self.kept(place, row, column)
         return kept, factors[kept]
 
-    def rule(self, epoch: int, batch: int, hop: int) -> Rule | None:
+    def rule(self, place: Place) -> Rule | None:
         """The rule by which :meth:`kept` thins out rows."""
-        return Rule(self.fanouts[hop], key(self.seed, epoch, batch, hop), self.shared)
+        return Rule(self.fanouts[place[2]], key(self.seed, *place), self.shared)
 
     def arcs(
         self, place: Place, row: np.ndarray, relation: np.ndarray, column: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> _Chosen:
         """Arcs of each row and relation are drawn as those of a row are; loops are like others."""
-        epoch, batch, hop = place
-        fanouts = self.fanouts_of(hop, relation)
+        fanouts, factors = self.fanouts_of(place[2], relation), np.ones(len(row))
         unit, kept = units(self.vertices, row, relation), np.zeros(len(row), bool)
-        factors = np.ones(len(row))
         for fanout in np.unique(fanouts[fanouts != 0]).tolist():
             some = np.flatnonzero(fanouts == fanout)
             alike = replace(self, fanouts=(fanout,) * len(self.fanouts))
-            here, times = alike.entries(epoch, batch, hop, unit[some], column[some])
+            here, times = alike.entries(place, unit[some], column[some])
             kept[some[here]], factors[some[here]] = True, times
         return kept, factors[kept]
 
@@ -484,7 +474,7 @@ class NeighborSampler(Sampler):
             place, counts = segments(side.indptr, frontier)
             row, column = np.repeat(frontier, counts), side.other[place].astype(np.int64)
             if side.relation is None:
-                kept = self.kept(epoch, batch, hop, row, column)
+                kept = self.kept((epoch, batch, hop), row, column)
             else:
                 kept, _ = self.arcs((epoch, batch, hop), row, side.relation[place], column)
             row, column = row[kept], column[kept]
@@ -508,23 +498,14 @@ class LaborSampler(NeighborSampler):
 
     shared: ClassVar[bool] = True
 
-    def kept(
-        self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
+    @staticmethod
+    def _thinned(
+        row: np.ndarray, column: np.ndarray, sizes: np.ndarray, fanout: int, base: int
     ) -> np.ndarray:
-        """Which entries of M a layer keeps: bool. See :meth:`NeighborSampler.kept`."""
-        fanout, kept = self.fanouts[hop], np.ones(len(row), bool)
-        if fanout < 0:
-            return kept
-        proper = np.flatnonzero(row != column)
-        sizes = run_lengths(row[proper])
         # As integers: the comparison has one outcome everywhere.
-        limits = np.full(int(sizes.max(initial=0)) + 1, 2**64 - 1, np.uint64)
-        long = np.unique(sizes[sizes > fanout])
-        limits[long] = [(fanout << 64) // size for size in long.tolist()]
-        base = key(self.seed, epoch, batch, hop)
-        code = mixed(column[proper], base)
-        kept[proper] = (code < np.repeat(limits[sizes], sizes)) | np.repeat(sizes <= fanout, sizes)
-        return kept
+        distinct, place = np.unique(sizes, return_inverse=True)
+        limits = np.array([(fanout << 64) // size for size in distinct.tolist()], np.uint64)
+        return mixed(column, base) < np.repeat(limits[place], sizes)
 
 
 def _drawn(rows: np.ndarray, sizes: np.ndarray, count: int, base: int) -> np.ndarray:

@@ -29,23 +29,12 @@ import msgspec
 import numpy as np
 
 from partition.errors import UserError, check_name, system_errors, unknown_name
-from partition.graph import content, folders
-from partition.graph.folders import REPLACING, WAIT, check_stored_name, check_target
-from partition.graph.graph import DIRECTIONS, Graph, check_arcs, check_targets, merged
-from partition.graph.links import PAIRS, PairSet
-from partition.graph.manifest import (
-    Direction,
-    Manifest,
-    graph_of,
-    manifest_of,
-    map_arrays,
-    read_manifest,
-    stored_fields,
-)
+from partition.graph import manifest as manifests
+from partition.graph.graph import DIRECTIONS, Graph, kept_form, merged, settled
+from partition.graph.manifest import Manifest, check_target, dump_json, read_json, read_manifest
 from partition.graph.metrics import Metrics, NodeTraffic, vertex_counts
 from partition.graph.samples import SAMPLES, SampleSet
-from partition.graph.sparse_rows import kept_form
-from partition.graph.typed import check_ends, settled
+from partition.graph.vertex_pairs import PAIRS, PairSet
 from partition.locks import folder_inside, folder_lock
 from partition.records import Positive, Whole, atomic_file, atomic_folder, read_npz, sweep
 
@@ -55,12 +44,6 @@ EXCHANGED = ("metrics", *_SUMMED)  # figures of a partition that are metrics of 
 _PARTITION = {"format": "gcnmpi-partition", "version": 1}
 # The figures in a row of a history whose partition was measured.
 _STEP_FIGURES = ("volume", "max_send", "max_recv", "messages", "imbalance")
-_OPENED = (
-    *content.ARC_FILES,
-    "labels",
-    "targets",
-    content.ARC_TYPE,
-)  # files read when it is opened
 
 
 @dataclass(frozen=True)
@@ -88,15 +71,10 @@ class StoredGraph:
 
 
 def write_graph(
-    path: str | os.PathLike[str],
-    graph: Graph,
-    *,
-    source: Mapping[str, object],
-    direction: str = "in",
-    overwrite: bool = False,
-    report: Callable[[str], None] = lambda line: None,
-    keep_features: str = "auto",
-) -> Manifest:
+    path: str | os.PathLike[str], graph: Graph, *, source: Mapping[str, object],
+    direction: str = "in", overwrite: bool = False,
+    report: Callable[[str], None] = lambda line: None, keep_features: str = "auto",
+) -> Manifest:  # fmt: skip
     """Write a graph folder: all of it, or nothing.
 
     Parameters
@@ -112,7 +90,7 @@ def write_graph(
     report : callable
         Told which partitions were kept, and which were not.
     keep_features : {"auto", "dense", "sparse"}
-        See :func:`partition.graph.sparse_rows.kept_form`.
+        See :func:`partition.graph.graph.kept_form`.
 
     Raises
     ------
@@ -136,24 +114,23 @@ class NewFolder:
 
     def fill(
         self, graph: Graph, source: Mapping[str, object], direction: str,
-        keep_features: str = "auto", known: content.Known | None = None,
+        keep_features: str = "auto", known: manifests.Known | None = None,
     ) -> Manifest:  # fmt: skip
         """Write the arrays of a graph that are not there yet, and the manifest.
 
-        See :func:`write_graph`, and :func:`partition.graph.manifest.manifest_of` for what is known.
+        See :func:`write_graph`; what is known, :func:`partition.graph.manifest.write_arrays`.
         """
         graph = settled(graph)
         if graph.vertex_types is None or keep_features != "auto":
             graph = replace(graph, features=kept_form(graph.features, keep_features))
-        path, new, arrays = self.path, self.temporary, content.file_arrays(graph)
-        manifest = manifest_of(graph, arrays, path.stem, direction, source, known)
-        missing = {name: a for name, a in arrays.items() if not (new / f"{name}.npy").exists()}
-        folders.save_arrays(new, missing, path)
-        with atomic_file(new / "manifest.json", "w") as file:
-            folders.dump_json(file, stored_fields(manifest))
+        path, new = self.path, self.temporary
+        said = {"name": path.stem, "direction": direction, "source": dict(source)}
+        manifest = manifests.write_arrays(new, graph, known, path, **said)
         if path.exists():
             # Until the new folder is in its place.
-            self.locks.enter_context(folder_lock(path, REPLACING, patience=WAIT))
+            self.locks.enter_context(
+                folder_lock(path, manifests.REPLACING, patience=manifests.WAIT)
+            )
             self.lost["partitions"] = _keep_partitions(path, new, graph, manifest)
             self.lost["pairs"] = PAIRS.keep(path, new, graph_id=manifest.id)
             self.lost["samples"] = SAMPLES.keep(path, new, n=manifest.n)
@@ -195,22 +172,7 @@ def open_graph(path: str | os.PathLike[str], *, check: bool = True) -> StoredGra
         or of another shape than the manifest says.
     """
     path = Path(path)
-    manifest = read_manifest(path)
-    arrays = map_arrays(path, manifest)
-    graph = graph_of(manifest, arrays)
-    if check:
-        try:
-            check_arcs(graph, 0, graph.n)
-            check_ends(graph)
-            check_targets(graph, manifest.classes)
-        except UserError as error:
-            raise UserError(f"{path} is damaged: {error.message}", error.hint) from None
-        if manifest.sums:
-            read = {name: array for name, array in arrays.items() if name in _OPENED}
-            content.check_sums(path, content.sums_of(read), manifest.sums)
-        if manifest.symmetric_pattern:
-            content.check_symmetry(path, content.excess_of(graph, manifest.symmetric_values))
-    return StoredGraph(path, manifest, graph)
+    return StoredGraph(path, *manifests.read_graph(path, check))
 
 
 @dataclass(frozen=True)
@@ -252,14 +214,14 @@ class Partition:
     model: str
     tool: str
     tool_version: str
-    direction: Direction
+    direction: manifests.Direction
     seed: Whole | None = None
     imbalance: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    metrics: Mapping[Direction, Metrics] = field(default_factory=dict)
-    mixed: Mapping[Direction, Metrics] = field(default_factory=dict)
-    by_relation: Mapping[Direction, Metrics] = field(default_factory=dict)
-    nodes: Mapping[Direction, NodeTraffic] = field(default_factory=dict)
+    metrics: Mapping[manifests.Direction, Metrics] = field(default_factory=dict)
+    mixed: Mapping[manifests.Direction, Metrics] = field(default_factory=dict)
+    by_relation: Mapping[manifests.Direction, Metrics] = field(default_factory=dict)
+    nodes: Mapping[manifests.Direction, NodeTraffic] = field(default_factory=dict)
     history: Sequence[Mapping[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
     deterministic: bool = True
@@ -325,7 +287,7 @@ def write_partition(
     if PAIRS.has(path, partition.name):
         raise UserError(f"{path} has pairs {partition.name!r}", "give another --name")
     parts = np.asarray(partition.parts, np.int32)
-    stored = replace(partition, parts=parts, id=content.parts_id(partition.k, parts))
+    stored = replace(partition, parts=parts, id=manifests.parts_id(partition.k, parts))
     facts: dict[str, Any] = _PARTITION | vars(stored)
     del facts["parts"]
     for name in EXCHANGED:
@@ -333,13 +295,15 @@ def write_partition(
     with system_errors(f"cannot write {vector}"):
         vector.parent.mkdir(exist_ok=True)
     # Two files, one writer at a time: they belong together.
-    with folder_lock(vector.parent, "writing a partition", name=".write.lock", patience=WAIT):
+    with folder_lock(
+        vector.parent, "writing a partition", name=".write.lock", patience=manifests.WAIT
+    ):
         check_free(path, partition.name, overwrite)
         with contextlib.ExitStack() as both:
             # The description is renamed last, and is gone meanwhile: a partition without one is
             # not listed and not read.
             file = both.enter_context(atomic_file(description, "w"))
-            folders.dump_json(file, facts)
+            dump_json(file, facts)
             file.flush()
             with atomic_file(vector) as out:
                 np.savez_compressed(out, parts=parts)
@@ -380,13 +344,13 @@ def read_partition(path: str | os.PathLike[str], name: str, *, parts: bool = Tru
     if not parts:
         return partition
     # The vector is as long as the graph, not as long as the manifest says.
-    folders.map_array(path / "indptr.npy", "i", (manifest.n + 1,))
+    manifests.map_array(path / "indptr.npy", "i", (manifest.n + 1,))
     vector = read_npz(file, ("parts",), shapes={"parts": (manifest.n,)}).get("parts", np.empty(0))
     if vector.shape != (manifest.n,) or vector.dtype.kind != "i":
         raise UserError(f"{file} does not hold the parts of {manifest.n} vertices")
     if len(vector) and (vector.min() < 0 or vector.max() >= partition.k):
         raise UserError(f"{file} has a part number outside 0..{partition.k - 1}")
-    if content.parts_id(partition.k, vector.astype(np.int32, copy=False)) != partition.id:
+    if manifests.parts_id(partition.k, vector.astype(np.int32, copy=False)) != partition.id:
         if _read_description(description).id != partition.id:  # replaced while it was read
             return read_partition(path, name)
         what = f"{file} does not hold the parts that {description.name} describes"
@@ -396,12 +360,12 @@ def read_partition(path: str | os.PathLike[str], name: str, *, parts: bool = Tru
 
 def _read_description(file: Path) -> Partition:
     """A partition without its parts, from the file that describes it."""
-    facts = folders.read_json(file)
+    facts = read_json(file)
     if {key: facts.pop(key, None) for key in _PARTITION} != _PARTITION:
         raise UserError(f"{file} is not a version {_PARTITION['version']} partition")
-    partition = folders.checked(file, facts | {"parts": np.empty(0, np.int32)}, Partition)
-    folders.checked(file, partition.options, _Options)
-    folders.checked(file, partition.history, list[_Step])
+    partition = manifests.checked(file, facts | {"parts": np.empty(0, np.int32)}, Partition)
+    manifests.checked(file, partition.options, _Options)
+    manifests.checked(file, partition.history, list[_Step])
     whole = {"history": _is_whole(partition.history)}
     for name in (*EXCHANGED, "nodes"):
         found = getattr(partition, name)
@@ -507,7 +471,7 @@ def _keep_partitions(old: Path, new: Path, graph: Graph, manifest: Manifest) -> 
 
 
 def _partition_files(path: str | os.PathLike[str], name: str) -> tuple[Path, Path]:
-    check_stored_name("a partition", name)
+    manifests.check_stored_name("a partition", name)
     folder = folder_inside(path, "partitions")
     return folder / f"{name}.npz", folder / f"{name}.json"
 

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError
-from partition.graph.content import TYPE_FEATURES
-from partition.graph.graph import MASKS, ArcData, Graph, check_direction
-from partition.graph.sparse_rows import SparseRows
+from partition.graph.graph import MASKS, ArcData, Graph, SparseRows, check_direction
+from partition.graph.manifest import TYPE_FEATURES
 from partition.graph.store import Manifest, check_target, open_graph, write_graph
 from partition.importing.arc_data import ArcFiles, in_order
 from partition.importing.arcs import ArcRules, check_number

@@ -21,9 +21,8 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph.graph import MASKS, Graph
-from partition.graph.links import HELD_OUT, PairSet, identified, keys
 from partition.graph.relations import Relation, names_of, number_relations
-from partition.graph.twins import Twin
+from partition.graph.vertex_pairs import HELD_OUT, PairSet, Twin, identified, keys
 from partition.importing.readers import LISTS, RELATION, arc_columns, arc_lists, guess_format, pyg
 from partition.importing.readers.files import COMPRESSED, check_file, check_inside, quoted
 from partition.importing.readers.names import MASK_OF
@@ -307,7 +306,8 @@ def import_pairs(
         Leave pairs that are also in "val" or "test" out of those to train on, and those of "test"
         out of "val".
     twins : mapping of Twin to share, optional
-        Relations with the edges of others, as :func:`partition.graph.twins.twins_of` found them.
+        Relations with the edges of others, as :func:`partition.graph.vertex_pairs.twins_of` found
+        them.
         One that was recognised does not count where files have its edges to train on.
 
     Raises

@@ -13,7 +13,7 @@ from partition.errors import UserError
 from partition.graph.graph import Graph
 from partition.graph.relations import Relation, VertexTypes, relation_dtype
 from partition.graph.store import Manifest, check_target, write_graph
-from partition.graph.twins import Twin, recognised
+from partition.graph.vertex_pairs import Twin, recognised
 from partition.importing.arcs import ArcRules, Keys, check_number, joined
 from partition.importing.readers.classes import class_labels
 from partition.importing.readers.source import RelationArcs, Source, TypedSource
@@ -94,7 +94,7 @@ def build_typed(
         As :func:`partition.importing.readers.typed_tables.checked` has let it pass.
     reverse : bool
         Add the reverse of each relation, called ``rev_NAME``, unless it is there: by that name, or
-        as a relation that has nearly the same arcs the other way (:mod:`partition.graph.twins`). A
+        as a relation that has nearly the same arcs the other way. A
         relation that is its own reverse gets none.
     duplicates, self_loops : str
         As of :func:`partition.importing.assemble.build_graph`, within each relation.

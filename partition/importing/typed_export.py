@@ -15,11 +15,10 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from partition.errors import UserError
-from partition.graph.graph import UNLABELLED, ArcData, Graph, arcs
+from partition.graph.graph import UNLABELLED, ArcData, Graph, arcs, by_type
 from partition.graph.manifest import Manifest
 from partition.graph.relations import Relation, number_relations
 from partition.graph.store import StoredGraph, write_graph
-from partition.graph.typed import by_type
 from partition.importing.readers.source import RelationArcs, TypedSource
 from partition.importing.readers.text import is_integer
 from partition.importing.readers.typed_tables import SCHEMA

@@ -1,52 +1,71 @@
-"""From a graph folder to a named partition in it: graph → model → parts → metrics → folder.
+"""From a graph folder to a named partition in it: graph → model → tool → parts → metrics → folder.
 
 Or from a partition that is in it to a refined one.
+
+Process mapping: ``mpirun`` puts ranks 0 … R−1 on the first node, R … 2R−1 on the next one, and so
+on. Parts are therefore renumbered: those that exchange most get numbers of one node. Nothing else
+of the partition changes, neither its volume nor its balance. A hierarchical partition is made of
+nodes first, and then of each node's ranks.
+
+``--memory`` chooses by forecasts of what each stage takes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import heapq
 import math
 import os
 import time
+import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
-from partition.backends import TOOLS, Tool
-from partition.backends.catalogue import MODELS, all_options, settled
+from partition.backends import HUGE, TOOLS, Tool
+from partition.backends.catalogue import MODELS, all_options, describe, settled, unknown_model
+from partition.backends.process import TimeIsUp, in_files, run_each
+from partition.deadline import Deadline, deadline_for
 from partition.errors import UserError, require
 from partition.graph import metrics as measuring
 from partition.graph import store
-from partition.graph.graph import DIRECTIONS, Graph
-from partition.graph.metrics import Metrics, NodeTraffic
+from partition.graph.aggregation import PIECE
+from partition.graph.graph import DIRECTIONS, REVERSED, Graph, row_sizes
+from partition.graph.hashing import key
+from partition.graph.metrics import AT_ONCE, Metrics, NodeTraffic, exchange_matrix
+from partition.graph.sampling import pointers
 from partition.graph.store import Manifest, Partition, StoredGraph
 from partition.importing.partfile import read_parts
-from partition.pipeline import balance, solving
-from partition.pipeline.memory import within
-from partition.pipeline.solving import check_balance, choose_tool, deadline_with_refinement
-from partition.refinement.objective import Objective
+from partition.models import descriptions
+from partition.models.descriptions import Description, GraphModel, HypergraphModel, RowModel
+from partition.pipeline import balance
+from partition.pipeline.balance import Recipe
+from partition.refinement.objective import OBJECTIVES, Objective, cells
 from partition.registry import Settings
-from partition.resident import taken
+from partition.resident import let_go, taken
 from partition.signals import at_once
 
-_MEASURES = {"rows": measuring.measure, "mixed": measuring.measure_mixed}  # of an exchange
 # The time that measuring takes, of rows and mixed, in both directions; and the most of a time
 # limit that is kept for it.
 _SECONDS_PER_ARC, _MOST_SHARE = 0.8e-6, 0.3
 # Endings of default names of refined partitions, and of those refined for a mixed exchange.
-REFINED, _MIXED = "+refined", "+mixed"
+_REFINED, _MIXED = "+refined", "+mixed"
 # Facts that are recorded of the partition that another one was refined from, and those of its
 # options that hold for the result.
 _STARTED_FROM = (
     "name", "id", "k", "model", "tool", "tool_version", "direction", "seed", "options",
 )  # fmt: skip
 _KEPT = ("balance", "ranks_per_node")
+_USUAL = balance.Recipe()
+# How an exchange is measured.
+_MEASURES = {"rows": measuring.measure, "mixed": measuring.measure_mixed}
 
 
 class PartitionWarning(UserWarning):
@@ -54,20 +73,12 @@ class PartitionWarning(UserWarning):
 
 
 def add_partition(
-    path: str | os.PathLike[str],
-    model: str,
-    k: int,
-    *,
-    name: str | None = None,
-    tool: str | None = None,
-    refine: Objective | None = None,
-    overwrite: bool = False,
-    memory: float | None = None,
-    time_limit: float | None = None,
+    path: str | os.PathLike[str], model: str, k: int, *, name: str | None = None,
+    tool: str | None = None, refine: Objective | None = None, overwrite: bool = False,
+    memory: float | None = None, time_limit: float | None = None,
     report: Callable[[str], None] = lambda line: None,
-    working: Callable[[str], None] = lambda stage: None,
-    **options: Any,
-) -> Partition:
+    working: Callable[[str], None] = lambda stage: None, **options: Any,
+) -> Partition:  # fmt: skip
     """Partition the graph folder ``path`` and store the result in it.
 
     Parameters
@@ -87,7 +98,7 @@ def add_partition(
         Replace a partition of that name.
     memory : float, optional
         Bytes that this process and the tool may take together: what is left open is chosen so that
-        it fits, see :func:`partition.pipeline.memory.within`.
+        it fits, see :func:`partition.pipeline.adding.within`.
     time_limit : float, optional
         Seconds, about: tools are stopped, and searches end with what they have. If that changed
         anything, the result is not recorded as deterministic.
@@ -119,81 +130,60 @@ def add_partition(
     # Everything the user may have got wrong, before minutes of work.
     stored = store.open_graph(path)
     graph, recipe = stored.merged, balance.recipe_of(stored, options)
-    chosen, backend = choose_tool(model, tool)
-    settings = all_options(graph, model, chosen, backend, options)
-    check_balance(recipe, chosen, backend)
+    chosen, backend, settings = _chosen_tool(graph, model, tool, recipe, options)
     recipe.check(stored, k)
     if memory is not None:
         way = within(graph, model, k, memory, recipe, tool=tool, refine=refine, options=options)
         report(f"memory: {way}")
-        chosen, backend, settings = way.tool, TOOLS.get(way.tool), dict(way.options)
-        check_balance(recipe, chosen, backend)
-    balanced = backend.balanced or refine is not None
-    seeded = backend.seeded or refine is not None
+        chosen, backend, settings = _chosen_tool(graph, model, way.tool, recipe, dict(way.options))
+    balanced, seeded = (does or refine is not None for does in (backend.balanced, backend.seeded))
     if name is None:
-        imbalance, seed = (
-            recipe.imbalance if balanced else balance.USUAL_IMBALANCE,
-            recipe.seed * seeded,
-        )
-        name = _default_name(model, k, backend, settings)
-        name += replace(recipe, imbalance=imbalance, seed=seed).ending
-        name += "" if refine is None else REFINED
+        imbalance = recipe.imbalance if balanced else balance.USUAL_IMBALANCE
+        objective, wanted = backend.options.get("objective"), settings.get("objective")
+        usual = objective is None or wanted == objective.default
+        name = f"{model}-{k}" if usual else f"{model}-{wanted}-{k}"
+        name += replace(recipe, imbalance=imbalance, seed=recipe.seed * seeded).ending
+        name += "" if refine is None else _REFINED
     with new_partition(stored.path, (name,), "gcn-partition add", overwrite):
-        start = time.perf_counter()
+        start, history, refining = time.perf_counter(), [], None
         deadline = deadline.part(1 - measuring_share(stored.manifest, time_limit))
         settings = settled(graph, model, k, recipe.seed, recipe.direction, settings)
-        parts = solving.make_parts(
-            graph, model, k, recipe, tool=chosen, working=working,
+        parts = make_parts(
+            graph, model, k, recipe, tool=chosen, working=working, options=settings,
             reassign=refine is None or refine.exchange == "rows",
-            deadline=deadline if refine is None else deadline.part(solving.BEFORE_REFINING),
-            options=settings,
+            deadline=deadline if refine is None else deadline.part(_BEFORE_REFINING),
         )  # fmt: skip
-        made, history = time.perf_counter(), []
+        made = time.perf_counter()
         if refine is not None:
             before = _MEASURES[refine.exchange](graph, parts, k, recipe.direction)
             history.append(step(chosen, made - start, before))
             working("refining")
-            parts = solving.refined(graph, parts, k, refine, recipe, deadline=deadline)
+            parts = refined(graph, parts, k, refine, recipe, deadline=deadline)
             refining = time.perf_counter() - made
-        parts = solving.mapped(graph, parts, k, recipe)
-        seconds = time.perf_counter() - start
-
-        found = figures_of(stored, parts, k, recipe.ranks_per_node, working)
-        aim = MODELS[model].exchange if refine is None else refine.exchange
-        reached = found.of(aim, recipe.direction)
+        parts = mapped(graph, parts, k, recipe)  # which only renumbers the parts
         record = settings | recipe.record()
-        if refine is not None:  # mapping only renumbers the parts
-            history.append(step("refine", refining, reached))
-            record |= {"refine": asdict(refine)}
+        record |= {} if refine is None else {"refine": asdict(refine)}
         record |= {} if time_limit is None else {"time_limit": time_limit}
-        if balanced:
-            warn_of_imbalance(graph, reached, recipe)
-        if memory is not None:
-            own, other = taken()
-            report(f"memory: taken {own / 1e9:.2f} GB, by the tool {other / 1e9:.2f} GB")
-        return put_partition(
-            stored, found, overwrite, name=name, parts=parts, k=k, model=model, tool=chosen,
-            direction=recipe.direction, options=record, history=history, seconds=seconds,
+        partition = store_partition(
+            stored, recipe, refine.exchange if refine else MODELS[model].exchange, overwrite,
+            refining, working, name=name, parts=parts, k=k, model=model, tool=chosen,
+            options=record, history=history, seconds=time.perf_counter() - start,
             seed=recipe.seed if seeded or MODELS[model].random else None,
             imbalance=recipe.imbalance if balanced else None,
             deterministic=backend.deterministic(settings) and not deadline.decided,
         )  # fmt: skip
+    if memory is not None:
+        own, other = taken()
+        report(f"memory: taken {own / 1e9:.2f} GB, by the tool {other / 1e9:.2f} GB")
+    return partition
 
 
 def refine_partition(
-    path: str | os.PathLike[str],
-    start: str,
-    *,
-    k: int | None = None,
-    name: str | None = None,
-    objective: Objective | None = None,
-    imbalance: float | None = None,
-    seed: int = 0,
-    effort: float = 1.0,
-    time_limit: float | None = None,
-    direction: str | None = None,
+    path: str | os.PathLike[str], start: str, *, k: int | None = None, name: str | None = None,
+    objective: Objective | None = None, imbalance: float | None = None, seed: int = 0,
+    effort: float = 1.0, time_limit: float | None = None, direction: str | None = None,
     overwrite: bool = False,
-) -> Partition:
+) -> Partition:  # fmt: skip
     """Refine the partition ``start`` of a graph folder and store the result beside it.
 
     The weights that it was balanced by stay, and the ranks per node.
@@ -253,34 +243,28 @@ def refine_partition(
     require(0 < effort < math.inf, f"effort = {effort}: it multiplies the work, 1 is the default")
     if name is None:
         differs = balance.USUAL_IMBALANCE if recipe.imbalance == usual else recipe.imbalance
-        ending = _MIXED if objective.exchange == "mixed" else REFINED
+        ending = _MIXED if objective.exchange == "mixed" else _REFINED
         ending = ending if k == before.k else f"-in-{k}{ending}"
         name = start + ending + balance.name_of_numbers(differs, seed)
     with new_partition(stored.path, (name,), "gcn-partition refine", overwrite):
         begun = time.perf_counter()
         deadline = deadline.part(1 - measuring_share(stored.manifest, time_limit))
-        first = solving.joined(graph, before.parts, before.k, k, recipe)
-        parts = solving.refined(
-            graph, first, k, objective, recipe, effort=effort, deadline=deadline
-        )
-        parts = solving.mapped(graph, parts, k, recipe)
+        first = _joined(graph, before.parts, before.k, k, recipe)
+        limits = {"effort": effort, "deadline": deadline}
+        parts = refined(graph, first, k, objective, recipe, **limits)
+        parts = mapped(graph, parts, k, recipe)
         seconds = time.perf_counter() - begun
-
-        found = figures_of(stored, parts, k, recipe.ranks_per_node)
-        reached = found.of(objective.exchange, recipe.direction)
         was = _MEASURES[objective.exchange](graph, first, k, recipe.direction)
-        kept = {key: before.options[key] for key in _KEPT if key in before.options}
+        told = start if k == before.k else f"{start} joined"
         record = {
             "start": {key: getattr(before, key) for key in _STARTED_FROM},
             "refine": asdict(objective) | {"effort": effort, "time_limit": time_limit},
         }
-        told = start if k == before.k else f"{start} joined"
-        warn_of_imbalance(graph, reached, recipe)
-        return put_partition(
-            stored, found, overwrite, name=name, parts=parts, k=k, model=before.model,
-            tool="refine", direction=recipe.direction, seed=seed, imbalance=recipe.imbalance,
-            options=record | kept, seconds=seconds,
-            history=[step(told, before.seconds, was), step("refine", seconds, reached)],
+        record |= {key: before.options[key] for key in _KEPT if key in before.options}
+        return store_partition(
+            stored, recipe, objective.exchange, overwrite, seconds, name=name, parts=parts, k=k,
+            model=before.model, tool="refine", seed=seed, imbalance=recipe.imbalance,
+            options=record, history=[step(told, before.seconds, was)], seconds=seconds,
             deterministic=before.deterministic and not deadline.decided,
         )  # fmt: skip
 
@@ -326,8 +310,32 @@ class Figures:
         return (self.mixed if exchange == "mixed" else self.metrics)[direction]
 
 
+def store_partition(
+    stored: StoredGraph, recipe: balance.Recipe, exchange: str, overwrite: bool,
+    refining: float | None = None, working: Callable[[str], None] = lambda stage: None,
+    **facts: Any,
+) -> Partition:  # fmt: skip
+    """Measure and store a partition that was made for an exchange.
+
+    ``refining`` are the seconds of a refinement, the last step of the history; ``facts`` are other
+    fields of :class:`Partition`. A warning where the balance asked for was not reached.
+    """
+    graph, found = stored.merged, figures_of(stored, facts["parts"], facts["k"], recipe, working)
+    reached = found.of(exchange, recipe.direction)
+    if refining is not None:
+        facts["history"] = [*facts["history"], step("refine", refining, reached)]
+    names = balance.single_constraints(graph, recipe.constraints)
+    for name in names if facts["imbalance"] is not None else ():
+        (weights,) = balance.constraint_weights(graph, recipe.direction, (name,))
+        heaviest = int(weights.argmax())
+        message = imbalance_fault(reached, name, recipe.imbalance, heaviest, int(weights[heaviest]))
+        if message is not None:
+            warnings.warn(message, PartitionWarning, stacklevel=3)
+    return put_partition(stored, found, overwrite, direction=recipe.direction, **facts)
+
+
 def figures_of(
-    stored: StoredGraph, parts: np.ndarray, k: int, ranks_per_node: int | None = None,
+    stored: StoredGraph, parts: np.ndarray, k: int, recipe: balance.Recipe = _USUAL,
     working: Callable[[str], None] = lambda stage: None,
 ) -> Figures:  # fmt: skip
     """Measure a partition that is to be stored."""
@@ -335,7 +343,7 @@ def figures_of(
     metrics = measure_field("metrics", stored, parts, k)
     working("measuring the mixed exchange")
     mixed, by_relation = (measure_field(of, stored, parts, k) for of in ("mixed", "by_relation"))
-    nodes = measure_field("nodes", stored, parts, k, ranks_per_node)
+    nodes = measure_field("nodes", stored, parts, k, recipe.ranks_per_node)
     return Figures(metrics, mixed, by_relation, nodes)
 
 
@@ -348,19 +356,22 @@ def measure_field(
     There is one measurement where the pattern is symmetric.
     """
     graph, symmetric = stored.merged, stored.manifest.symmetric_pattern
+    if of == "by_relation":
+        related = bool(stored.manifest.relations)
+        whole = stored.graph
+        return measuring.measure_mixed_both(whole, parts, k, by_relation=True) if related else {}
     ways = DIRECTIONS[:1] if symmetric else DIRECTIONS
-    if of == "by_relation" and stored.manifest.relations:
-        return measuring.measure_mixed_both(stored.graph, parts, k, by_relation=True)
     found: dict[str, Any] = {}
-    if of == "nodes" and ranks_per_node is not None:
+    if of == "mixed":
+        found |= measuring.measure_mixed_both(graph, parts, k, ways)
+    elif of == "metrics":
+        found = {way: measuring.measure(graph, parts, k, way) for way in ways}
+    elif ranks_per_node is not None:
         sent = {way: measuring.exchange_matrix(graph, parts, k, way) for way in ways}
         found = {way: measuring.node_traffic(sent[way], ranks_per_node) for way in ways}
-        return found | ({"out": found["in"]} if symmetric else {})
-    if of == "metrics":
-        found = {way: measuring.measure(graph, parts, k, way) for way in ways}
-    elif of == "mixed":
-        found |= measuring.measure_mixed_both(graph, parts, k, ways)
-    return found | ({"out": replace(found["in"], direction="out")} if found and symmetric else {})
+    if found and symmetric:
+        found["out"] = found["in"] if of == "nodes" else replace(found["in"], direction="out")
+    return found
 
 
 def measuring_share(manifest: Manifest, time_limit: float | None) -> float:
@@ -397,13 +408,6 @@ def existing_partitions(path: Path, name: str | None, k: int, overwrite: bool) -
     return found
 
 
-def _default_name(model: str, k: int, tool: Tool, options: Settings) -> str:
-    """``MODEL-K``, with the objective between where it is not the tool's default."""
-    objective, chosen = tool.options.get("objective"), options.get("objective")
-    usual = objective is None or chosen == objective.default
-    return f"{model}-{k}" if usual else f"{model}-{chosen}-{k}"
-
-
 def step(name: str, seconds: float, metrics: Metrics) -> dict[str, object]:
     """A row of a partition's history: the figures that partitions are compared by."""
     facts: dict[str, object] = {"step": name, "seconds": seconds, "direction": metrics.direction}
@@ -420,16 +424,6 @@ def new_partition(
             stack.enter_context(store.partition_lock(path, name, purpose))
             store.check_free(path, name, overwrite)
         yield
-
-
-def warn_of_imbalance(graph: Graph, metrics: Metrics, recipe: balance.Recipe) -> None:
-    """Warn where the balance asked for was not reached, by name of constraint."""
-    for name in balance.single_constraints(graph, recipe.constraints):
-        (weights,) = balance.constraint_weights(graph, metrics.direction, (name,))
-        heaviest = int(weights.argmax())
-        message = imbalance_fault(metrics, name, recipe.imbalance, heaviest, int(weights[heaviest]))
-        if message is not None:
-            warnings.warn(message, PartitionWarning, stacklevel=3)
 
 
 def imbalance_fault(
@@ -451,3 +445,590 @@ def imbalance_fault(
         parts = f"{weight / average:.2f} average parts"
         message += f": the row of vertex {heaviest} alone has {weight} entries, {parts}"
     return message
+
+
+_Solve = Callable[[Description, int, float], np.ndarray]
+_RANDOM_STARTS = 8
+_SMALL = 256  # parts: more of them start from two groupings only
+_MAX_SWEEPS = 50
+
+
+def map_to_nodes(exchange: sp.csr_array, ranks_per_node: int, seed: int = 0) -> np.ndarray:
+    """New numbers for the parts, such that the rows sent between nodes are few.
+
+    The parts are grouped from several starts (as they are numbered, grown greedily, at random),
+    each improved by swaps of two parts until none helps (Kernighan and Lin 1970, without their
+    hill climbing), and the best is taken. A sweep takes O(k²) time, the memory is
+    O(k·nodes + messages).
+
+    ``exchange``, (k, k), has the rows from part to part, as
+    :func:`partition.graph.metrics.exchange_matrix` counts them. An expand and a fold count alike: M
+    and its transpose get the same mapping. A node has R ≥ 1 parts, the last one what is left.
+    Returns a permutation of 0..k−1, (k,) int32: the new number of each part. Ties go to the numbers
+    there are.
+    """
+    if ranks_per_node < 1:
+        raise ValueError(f"{ranks_per_node} ranks per node")
+    k = exchange.shape[0]
+    if ranks_per_node == 1 or ranks_per_node >= k:
+        return np.arange(k, dtype=np.int32)
+    weights = (exchange + exchange.T).tocsr()
+    full, rng = np.arange(k) // ranks_per_node, np.random.default_rng(seed)
+    starts = [full, _grown(weights, ranks_per_node)]
+    starts += [full[rng.permutation(k)] for _ in range(_RANDOM_STARTS if k <= _SMALL else 0)]
+    found = [_swap(weights, start) for start in starts]
+    (sender, receiver), rows = weights.tocoo().coords, weights.tocoo().data
+    between = [int(rows[nodes[sender] != nodes[receiver]].sum()) for nodes in found]
+    return _numbers(found[int(np.argmin(between))], ranks_per_node)
+
+
+def join_parts(exchange: sp.csr_array, k: int, seed: int = 0) -> np.ndarray:
+    """Parts put together into k of as many each, such that the rows between these are few.
+
+    Parts of one node of :func:`map_to_nodes` are one part then. ``exchange`` is (c·k, c·k).
+    Returns (c·k,) int32 numbers of 0..k−1.
+    """
+    each, rest = divmod(exchange.shape[0], k)
+    if rest:
+        raise ValueError(f"{exchange.shape[0]} parts into {k} of as many each")
+    return map_to_nodes(exchange, each, seed) // np.int32(each)
+
+
+def _grown(weights: sp.csr_array, size: int) -> np.ndarray:
+    """Nodes filled one after the other: the busiest part left, then what it talks to most."""
+    k, nodes = weights.shape[0], np.full(weights.shape[0], -1)
+    traffic = weights.sum(axis=1).astype(np.float64)
+    for part in range(k):
+        node, first = divmod(part, size)
+        if first == 0:
+            pull = traffic.copy()
+        pull[nodes >= 0] = -1
+        chosen = int(pull.argmax())
+        nodes[chosen] = node
+        if first == 0:
+            pull = np.zeros(k)
+        row = slice(weights.indptr[chosen], weights.indptr[chosen + 1])
+        pull[weights.indices[row]] += weights.data[row]
+    return nodes
+
+
+def _swap(weights: sp.csr_array, start: np.ndarray) -> np.ndarray:
+    """Swap pairs of parts of different nodes, the best partner for each, until none gains."""
+    k = weights.shape[0]
+    nodes = start.copy()
+    everyone = np.arange(k)
+    membership = sp.csr_array((np.ones(k, np.int64), (everyone, nodes)))
+    toward = (weights @ membership).toarray()  # rows exchanged by a part with each node
+    for _ in range(_MAX_SWEEPS):
+        swapped = False
+        for part in range(k):
+            here = nodes[part]
+            row = _dense_row(weights, part)
+            gain = toward[part, nodes] - toward[part, here] + toward[:, here]
+            gain -= toward[everyone, nodes] + 2 * row
+            gain[nodes == here] = 0
+            other = int(gain.argmax())
+            if gain[other] <= 0:
+                continue
+            there = nodes[other]
+            change = _dense_row(weights, other) - row
+            toward[:, here] += change
+            toward[:, there] -= change
+            nodes[part], nodes[other] = there, here
+            swapped = True
+        if not swapped:
+            break
+    return nodes
+
+
+def _dense_row(weights: sp.csr_array, part: int) -> np.ndarray:
+    dense = np.zeros(weights.shape[0], dtype=np.int64)
+    row = slice(weights.indptr[part], weights.indptr[part + 1])
+    dense[weights.indices[row]] = weights.data[row]
+    return dense
+
+
+def _numbers(nodes: np.ndarray, size: int) -> np.ndarray:
+    """Part numbers: nodes by their least member, one that is not full last; order kept inside."""
+    k = len(nodes)
+    least = np.full(nodes.max() + 1, k)
+    np.minimum.at(least, nodes, np.arange(k))
+    least[np.bincount(nodes) < size] = k
+    numbers = np.empty(k, dtype=np.int32)
+    numbers[np.lexsort((np.arange(k), least[nodes]))] = np.arange(k, dtype=np.int32)
+    return numbers
+
+
+def partition_nodes_first(
+    model: Description, k: int, ranks_per_node: int, solve: _Solve, imbalance: float
+) -> np.ndarray | None:
+    """Partition into k / R nodes, then each node into R parts; node b gets b·R … b·R+R−1.
+
+    A flat partition cuts k ways at once, this one k / R ways first, so that less is cut between
+    nodes. Nodes get half of the imbalance, their parts what then is left. ``solve(model, k,
+    imbalance)`` gives (n,) part numbers. None where it cannot be done: nodes of unequal numbers of
+    parts, or a node with fewer vertices than parts.
+    """
+    nodes, rest = divmod(k, ranks_per_node)
+    if rest or nodes < 2 or ranks_per_node < 2:
+        return None
+    home = solve(model, nodes, imbalance / 2)
+    parts = np.empty(len(model.weights), dtype=np.int32)
+    allowed = (1 + imbalance) * model.weights.sum() / k
+    for node in range(nodes):
+        members = np.flatnonzero(home == node)
+        if len(members) < ranks_per_node:
+            return None
+        piece = induced(model, members)
+        left = max(0.0, float(allowed * ranks_per_node / piece.weights.sum()) - 1)
+        parts[members] = node * ranks_per_node + solve(piece, ranks_per_node, left)
+    return parts
+
+
+def induced(model: Description, members: np.ndarray) -> Description:
+    """The model of some vertices (increasing numbers), renumbered 0..m−1.
+
+    Of a hypergraph, nets keep their pins among the members, and go where fewer than two are left;
+    an owner that is no member gives its place to a pin that is.
+    """
+    weights = np.asarray(model.weights)[members]
+    if isinstance(model, RowModel):
+        return replace(model, weights=weights)
+    number = np.full(len(model.weights), -1, dtype=np.int64)
+    number[members] = np.arange(len(members))
+    if isinstance(model, GraphModel):
+        row = np.repeat(number, np.diff(model.indptr))
+        neighbours = number[np.asarray(model.indices)]
+        kept = (row >= 0) & (neighbours >= 0)
+        degree = np.bincount(row[kept], minlength=len(weights))
+        return GraphModel(weights, pointers(degree), neighbours[kept])
+    net = np.repeat(np.arange(model.nets), np.diff(model.indptr))
+    pins = number[np.asarray(model.pins)]
+    sizes = np.bincount(net[pins >= 0], minlength=model.nets)
+    nets = np.flatnonzero(sizes >= 2)
+    indptr, pins = pointers(sizes[nets]), pins[(pins >= 0) & (sizes >= 2)[net]]
+    costs, owners, folds = model.facts_of(nets)
+    owners = number[owners]
+    owners = np.where(owners >= 0, owners, pins[indptr[:-1]])
+    return HypergraphModel(weights, indptr, pins, costs, owners, folds)
+
+
+_USUAL_RECIPE = Recipe()
+_UNSEEN = 3  # of the batches that partitions are compared by
+_LONGER = 2  # effort of the second refinement for mini-batches, of the best of several starts
+_REASSIGNED = 0.1  # effort of the refinement that is part of models of a mixed exchange
+# Of the time that is left: for a tool whose result is refined, or compared with others.
+_BEFORE_REFINING, _BEFORE_OTHERS = 0.7, 0.3
+
+
+def make_parts(
+    graph: Graph, model: str, k: int, recipe: Recipe = _USUAL_RECIPE, *, tool: str | None = None,
+    deadline: Deadline | None = None, reassign: bool = True,
+    working: Callable[[str], None] = lambda line: None, options: Settings | None = None,
+) -> np.ndarray:  # fmt: skip
+    """Partition a graph in memory: (n,) int32 part numbers, no part empty.
+
+    Tool and options are those of :func:`partition.pipeline.adding.add_partition`. When the deadline
+    is over, tools are stopped, and searches end with what they have; TimeIsUp is raised where no
+    tool has made a partition by then. With ``reassign``, models of a mixed exchange end with a
+    short refinement for it, which is not needed where another one follows. ``working`` is told
+    what is being done.
+    """
+    deadline, direction = deadline or Deadline(), recipe.direction
+    chosen, backend, settings = _chosen_tool(graph, model, tool, recipe, options or {})
+    if k == 1:
+        return np.zeros(graph.n, dtype=np.int32)
+
+    working(f"building {model}")
+    with at_once():
+        description = describe(graph, model, k, seed=recipe.seed, direction=direction, **settings)
+    weights = balance.constraint_weights(graph, direction, recipe.constraints)
+    if recipe.balance != balance.DEFAULT_BALANCE:
+        description = replace(description, weights=balance.single_weight(weights))
+    mixes, share_of = MODELS[model].exchange == "mixed" and reassign, MODELS[model].share
+    of_tool = deadline.part(_BEFORE_OTHERS if share_of else _BEFORE_REFINING if mixes else 1.0)
+
+    def solve(piece: Description, parts_wanted: int, imbalance: float) -> np.ndarray:
+        # No part can weigh less than the heaviest row: a tool asked for less may give up.
+        working(f"{model}, {chosen}")
+        weight = piece.weights
+        heaviest = float(weight.max() * parts_wanted / weight.sum()) - 1 + 1e-6
+        arguments: Settings = {"imbalance": max(imbalance, heaviest), "seed": recipe.seed}
+        arguments |= {key: settings[key] for key in backend.options}
+        if backend.distribution is not None:
+            entry, left = TOOLS.entries[chosen], of_tool.timeout()
+            let_go(graph.indptr, graph.indices, graph.weights)
+            (parts,) = run_each(entry, piece, parts_wanted, [arguments], left)
+            return checked(chosen, parts, parts_wanted, weight)
+        try:
+            parts = backend.partition(piece, parts_wanted, **arguments)
+            return checked(chosen, parts, parts_wanted, weight)
+        except UserError:
+            raise
+        except Exception as error:  # in this process: one line that says where
+            at = traceback.extract_tb(error.__traceback__)[-1]
+            what = f"{type(error).__name__}: {error} ({Path(at.filename).name}, line {at.lineno})"
+            hint = "try another tool or other options"
+            raise UserError(f"the tool {chosen!r} failed: {what}", hint) from error
+
+    parts, stopped = None, None
+    with contextlib.ExitStack() as stack:
+        if backend.distribution is not None:  # the tool's process has the memory to itself
+            description = stack.enter_context(in_files(description))
+        try:
+            per_node = recipe.ranks_per_node if recipe.mapping == balance.NODES_FIRST else None
+            if per_node is not None and backend.balanced:
+                parts = partition_nodes_first(description, k, per_node, solve, recipe.imbalance)
+            if parts is None:
+                parts = solve(description, k, recipe.imbalance)
+        except TimeIsUp as error:
+            deadline.decide()
+            if share_of is None:
+                raise
+            stopped = error  # other tools are tried
+        del description
+    if parts is not None and len(weights) > 1:
+        with at_once():
+            near = descriptions.graph_model(graph, direction)
+            parts = balance.repair(parts, k, weights, recipe.imbalance, near.indptr, near.indices)
+    if mixes:
+        assert parts is not None
+        working("refining")
+        # The assignment that the tool was shown is not the best one for what it made of it.
+        limits = {"effort": _REASSIGNED, "deadline": deadline}
+        parts = refined(graph, parts, k, OBJECTIVES["mixed"], recipe, **limits)
+    if share_of is None:
+        assert parts is not None
+        return parts
+
+    share = share_of(graph.n, settings)
+    # For large batches rows matter, for small ones arcs.
+    others: list[tuple[str, str | None]] = [("hp", None)]
+    if share is not None:
+        others += [("gp", "metis")] + [("gp", "mtkahypar")] * (graph.nnz <= HUGE)
+    starts = [] if parts is None else [parts]
+    for other, tool in others:
+        how: dict[str, Any] = {"tool": tool, "deadline": deadline.part(_BEFORE_OTHERS)}
+        try:
+            starts.append(make_parts(graph, other, k, recipe, working=working, **how))
+        except TimeIsUp as error:
+            stopped = stopped or error
+    if not starts:
+        assert stopped is not None
+        raise stopped
+    working("refining")
+    if share is not None:
+        return _for_batches(graph, starts, k, recipe, weights, share, deadline)
+    if len(starts) == 1 or deadline.over():
+        return starts[0]
+    with at_once():  # by batches that neither of them has seen
+        unseen = key(recipe.seed, _UNSEEN)
+        judge = describe(graph, model, k, seed=unseen, direction=direction, **settings)
+        assert isinstance(judge, HypergraphModel)
+        return min(starts, key=lambda parts: descriptions.connectivity(judge, parts, k))
+
+
+@at_once()
+def _for_batches(
+    graph: Graph, starts: Sequence[np.ndarray], k: int, recipe: Recipe, weights: np.ndarray,
+    share: float, deadline: Deadline,
+) -> np.ndarray:  # fmt: skip
+    """Some partitions, refined for batches with that share of the vertices: the best, once more."""
+    # The compiler behind it takes a second to import.
+    from partition.refinement.search import refine_for_batches
+
+    model = replace(descriptions.hypergraph_model(graph, recipe.direction), weights=weights[0])
+    wanted: dict[str, Any] = {"imbalance": recipe.imbalance, "seed": recipe.seed}
+    wanted["extra_weights"] = weights[1:].T
+    found = []
+    for i, parts in enumerate(starts):  # the last one is as long as _LONGER of these
+        part = deadline.part(1 / (len(starts) - i + _LONGER))
+        found.append(refine_for_batches(model, parts, k, share, deadline=part, **wanted))
+    best = min(found, key=lambda result: result[1])[0]
+    return refine_for_batches(model, best, k, share, effort=_LONGER, deadline=deadline, **wanted)[0]
+
+
+@at_once()
+def refined(
+    graph: Graph, parts: np.ndarray, k: int, objective: Objective, recipe: Recipe, **limits: Any
+) -> np.ndarray:
+    """The parts after a refinement for the exchange that the objective names: (n,) int32.
+
+    The limits, ``effort`` and ``deadline``, are those of
+    :class:`~partition.refinement.search.Annealing`.
+    """
+    # The compiler behind them takes a second to import.
+    from partition.refinement.mixed import refine_mixed
+    from partition.refinement.search import refine
+
+    if k == 1:
+        return parts
+    names, direction = recipe.constraints, recipe.direction
+    limits |= {"imbalance": recipe.imbalance, "seed": recipe.seed, "objective": objective}
+    weights = balance.constraint_weights(graph, direction, names)
+    if objective.exchange == "mixed":
+        # Entries are the work that a mixed exchange may move: the others are fixed.
+        counted = [name in balance.ENTRIES for name in balance.single_constraints(graph, names)]
+        fixed = (weights - np.outer(counted, row_sizes(graph, direction))).T
+        return refine_mixed(graph, parts, k, fixed, counted, direction=direction, **limits)
+    # No name for the model: it goes as soon as its nets are those of the finest level.
+    return refine(
+        replace(descriptions.hypergraph_model(graph, direction), weights=weights[0]),
+        parts, k, extra_weights=weights[1:].T, **limits,
+    )  # fmt: skip
+
+
+def deadline_with_refinement(
+    time_limit: float | None, exchanges: Sequence[str], *, paced: bool = True
+) -> Deadline:
+    """A deadline that begins when the refinements for some exchanges are compiled.
+
+    After an installation that takes half a minute, else two seconds. It compiles what refines a
+    small random graph.
+    """
+    deadline_for(time_limit)  # which refuses what is no time
+    n = 400  # with fewer, not all levels of a refinement are there
+    arcs = np.random.default_rng(0).integers(0, n, (2, 6 * n))
+    matrix = sp.csr_array((np.ones(6 * n), arcs), (n, n))
+    matrix.sum_duplicates()
+    graph = Graph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+    for exchange in () if time_limit is None else exchanges:
+        parts, objective = np.arange(n, dtype=np.int32) % 2, Objective(exchange=exchange)
+        refined(graph, parts, 2, objective, _USUAL_RECIPE, effort=0.05)
+    return deadline_for(time_limit, paced=paced)
+
+
+@at_once()
+def _joined(graph: Graph, parts: np.ndarray, count: int, k: int, recipe: Recipe) -> np.ndarray:
+    """Merge ``count`` parts into k equal groups that exchange many rows: (n,) int32."""
+    if count == k:
+        return parts
+    exchange = exchange_matrix(graph, parts, count, recipe.direction)
+    return join_parts(exchange, k, recipe.seed)[parts]
+
+
+@at_once()
+def mapped(graph: Graph, parts: np.ndarray, k: int, recipe: Recipe) -> np.ndarray:
+    """The same parts, numbered so that those of one node, if any, exchange many rows."""
+    if recipe.ranks_per_node is None:
+        return parts
+    exchange = exchange_matrix(graph, parts, k, recipe.direction)
+    return map_to_nodes(exchange, recipe.ranks_per_node, recipe.seed)[parts]
+
+
+def choose_tool(model: str, tool: str | None) -> tuple[str, Tool]:
+    """A tool that takes the model, by name or the default; a UserError for anything else."""
+    if model not in MODELS:
+        raise unknown_model(model)
+    tools = MODELS[model].tools
+    chosen = tool or tools[0]
+    if chosen in TOOLS and chosen not in tools:
+        hint = f"tools for {model}: {', '.join(tools)}"
+        raise UserError(f"the tool {chosen!r} does not take the model {model!r}", hint)
+    return chosen, TOOLS.get(chosen)
+
+
+def _chosen_tool(
+    graph: Graph, model: str, tool: str | None, recipe: Recipe, given: Settings
+) -> tuple[str, Tool, Settings]:
+    """A tool that takes the model, and all options of both.
+
+    A UserError unless options and constraints are known, and the tool balances these.
+    """
+    chosen, backend = choose_tool(model, tool)
+    settings = all_options(graph, model, chosen, backend, given)
+    if recipe.constraints and recipe.balance != balance.DEFAULT_BALANCE and not backend.balanced:
+        what = f"balance = {recipe.balance}: the tool {chosen!r} does not balance anything"
+        raise UserError(what)
+    return chosen, backend, settings
+
+
+def checked(tool: str, parts: np.ndarray, k: int, weights: np.ndarray) -> np.ndarray:
+    """The parts that a tool returned, if they are a partition; a few empty ones are filled.
+
+    Every empty part gets the lightest vertex of the part that has most vertices by then.
+    """
+    parts = np.asarray(parts)
+    if parts.shape != weights.shape or parts.dtype.kind not in "iu":
+        raise UserError(f"{tool} returned {parts.dtype} {parts.shape} for {len(weights)} vertices")
+    if parts.min() < 0 or parts.max() >= k:
+        raise UserError(f"{tool} returned part numbers outside 0..{k - 1}")
+    parts, rows = parts.astype(np.int32), np.bincount(parts, minlength=k)
+    empty = np.flatnonzero(rows == 0)
+    # With fewer than two rows a part, tools leave many parts empty, and there is little to lose.
+    if 2 * len(empty) > k and len(parts) >= 2 * k:
+        message = f"{tool} returned only {k - len(empty)} of {k} parts"
+        raise UserError(message, "choose a smaller k or another tool")
+    # Part by part, the lightest first.
+    order = np.lexsort((weights, parts)) if len(empty) else parts
+    start = pointers(rows)
+    fullest = [(-count, part) for part, count in enumerate(rows.tolist()) if count > 1]
+    heapq.heapify(fullest)
+    for part in empty:
+        count, donor = fullest[0]
+        parts[order[start[donor]]] = part
+        start[donor] += 1
+        heapq.heapreplace(fullest, (count + 1, donor))
+    return parts
+
+
+MODELS_KNOWN = ("rp", "block", "gp", "hp")
+_PROGRAM = 110e6  # Python and its libraries; of the tool's process, too
+_COMPILED = 170e6  # what the compiler behind the refinement adds
+_PER_VERTEX = 60  # weights, parts, places of rows
+_PER_ENTRY_OF_PIECE = 24  # of a pattern that is made in pieces
+_SHIFTED = 24  # more where entries are put at their places one by one
+_CHUNK, _PER_ENTRY_OF_CHUNK = 1 << 22, 64  # of an exchange of rows that is measured
+_COVER = 140  # for each entry whose cover is computed at once
+_CUT = 24  # for each entry of the part whose covers are computed
+# What is left out of a model that does not fit otherwise: rows that more rows need than so many.
+NETS = (1000, 300, 100, 30)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes that forecasts depend on.
+
+    ``nets``, (n,) int64, are the entries of each column of M with its full diagonal, ``itemsize``
+    the bytes of a vertex number.
+    """
+
+    n: int
+    nnz: int
+    nets: np.ndarray
+    itemsize: int
+    k: int
+
+    def kept(self, max_net: int) -> int:
+        """Arcs in the columns of at most ``max_net`` entries; 0: in all."""
+        return int((self.nets[self.nets <= max_net] - 1).sum()) if max_net > 0 else self.nnz
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """A tool with all its options, and what it takes: stage → bytes."""
+
+    tool: str
+    options: Settings
+    stages: Mapping[str, float]
+
+    @property
+    def peak(self) -> float:
+        """Bytes of the stage that takes most."""
+        return max(self.stages.values())
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name} {size / 1e9:.2f}" for name, size in self.stages.items())
+        return f"{self.peak / 1e9:.2f} GB at most: {parts}"
+
+
+def within(
+    graph: Graph, model: str, k: int, memory: float, recipe: Recipe | None = None,
+    *, tool: str | None = None, refine: Objective | None = None, options: Settings | None = None,
+) -> _Choice:  # fmt: skip
+    """The first way to make a partition that fits: the tool asked for, with what was given.
+
+    Whatever is left open is tried in this order: the tools of the model, with all rows of H; the
+    same with rows left out that more rows of M need than ``NETS`` says. ``memory`` is in bytes, of
+    all processes together; ``refine`` is the objective of a refinement that follows. If none fits,
+    the error says what would.
+    """
+    mixed = refine is not None and refine.exchange == "mixed"
+    unknown = "--memory: it is not known how much {} takes"
+    if model not in MODELS_KNOWN or mixed:
+        what = f"--model {model}" + (", refined for a mixed exchange," if mixed else "")
+        known = f"models with a forecast: {', '.join(MODELS_KNOWN)}"
+        raise UserError(unknown.format(what), known)
+    recipe, given, tried = recipe or Recipe(), dict(options or {}), list[_Choice]()
+    pins = row_sizes(graph, REVERSED[recipe.direction])
+    sizes = (graph.n, graph.nnz, pins, graph.indices.itemsize, k)
+    several, nodes = len(recipe.constraints) > 1, recipe.ranks_per_node is not None
+    case = _Case(*sizes, model, refine is not None, several, nodes)
+    for max_net, name in product((None, *NETS), [tool] if tool else MODELS[model].tools):
+        try:
+            backend = TOOLS.get(name)
+        except UserError:  # it is not installed
+            continue
+        accepted = {**MODELS[model].options, **backend.options}
+        asked = given | ({} if max_net is None else {"max_net": max_net})
+        more = max_net is None or ("max_net" not in given and "max_net" in accepted)
+        # The given options may be those of another tool.
+        more &= tool is not None or asked.keys() <= accepted.keys()
+        if not more or (backend.memory is None and backend.distribution is not None):
+            continue
+        settings = all_options(graph, model, name, backend, asked)
+        tried.append(_Choice(name, settings, case.forecast(backend, settings)))
+        if tried[-1].peak <= memory:
+            return tried[-1]
+    if not tried:
+        what = f"the tool {tool or MODELS[model].tools[0]!r}"
+        raise UserError(unknown.format(what), "choose another one")
+    least = min(tried, key=lambda choice: (choice.peak, sum(choice.stages.values())))
+    way = f"the tool {least.tool}"
+    if least.options.get("max_net", 0):
+        way += f" and max_net={least.options['max_net']}"
+    takes = f"--model {model}{', refined,' if refine else ''} takes {least.peak / 1e9:.2f} GB"
+    raise UserError(
+        f"--memory {memory / 1e9:.3g}GB is too little: {takes} with {way}",
+        _hint(case, least, memory, tool is None, "max_net" in given),
+    )
+
+
+@dataclass(frozen=True)
+class _Case(Sizes):
+    """Sizes, and the request: ``several`` weights are balanced, ``nodes`` partitioned first."""
+
+    model: str
+    refine: bool
+    several: bool
+    nodes: bool
+
+    def forecast(self, backend: Tool, options: Settings) -> dict[str, float]:
+        """Bytes that all processes take together, in each stage, with all options."""
+        n, nnz, item, gp = self.n, self.nnz, self.itemsize, self.model == "gp"
+        mapped = item * nnz + 8 * n
+        ours = _PROGRAM + _PER_VERTEX * n
+        stages = {}
+        if backend.distribution is not None:
+            assert backend.memory is not None
+            entries = self.kept(int(options.get("max_net", 0)))
+            pins = 2 * entries if gp else nnz + n
+            shifted = _SHIFTED if self.model == "hp" else 0
+            piece = min(PIECE, 2 * nnz) * (_PER_ENTRY_OF_PIECE + shifted)
+            stages["model"] = ours + mapped + item * pins + piece
+            shown = 2 * entries if gp else entries + n
+            if self.nodes:
+                stages["nodes"] = ours + 40 * shown
+            stages["tool"] = ours + _PROGRAM + backend.memory(options, n, shown)
+            stages["tool"] += item * pins if self.nodes else 0  # which are looked at here, too
+            if self.several:
+                stages["balance"] = ours + mapped + 2 * item * nnz + piece
+        if self.refine:
+            stages["refinement"] = ours + _COMPILED + mapped + refinement_bytes(self)
+        # Pairs of parts and parts themselves have more entries than the average ones.
+        pair, part = 2 * nnz // self.k**2, 2 * nnz // self.k
+        rows = _PER_ENTRY_OF_CHUNK * min(_CHUNK, nnz) + _PER_ENTRY_OF_PIECE * min(PIECE, nnz)
+        covers = _COVER * min(nnz, max(AT_ONCE, pair)) + _CUT * min(nnz, max(AT_ONCE, part))
+        stages["measuring"] = ours + mapped + max(rows, covers)
+        return stages
+
+
+def refinement_bytes(sizes: Sizes) -> float:
+    """Bytes of the levels of a refinement for an exchange of rows."""
+    pins = sizes.nnz + sizes.n
+    level = 8 * pins + 4 * int(cells(sizes.nets, sizes.k).sum())
+    # The next level is made beside it, of as many pins at worst.
+    return level + 28 * pins + 120 * sizes.n
+
+
+def _hint(case: _Case, least: _Choice, memory: float, any_tool: bool, max_net: bool) -> str:
+    """Other options that would fit, where the tool is open, or ``max_net`` is given."""
+    enough = f"give --memory {least.peak / 1e9 + 0.01:.2f}GB"
+    if max(size for stage, size in least.stages.items() if stage != "refinement") <= memory:
+        return f"leave --refine out, or {enough}"
+    if max(replace(case, model="rp").forecast(TOOLS.get("random"), {}).values()) > memory:
+        return enough
+    if max_net or not any_tool:
+        return f"leave {'max_net' if any_tool else '--tool'} out, or {enough}"
+    other = "--model gp" if case.model == "hp" else "--model rp, refined,"
+    return f"{other} takes less; or {enough}"

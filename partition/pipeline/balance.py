@@ -204,13 +204,6 @@ def constraint_weights(graph: Graph, direction: str, names: tuple[str, ...]) -> 
     return weights
 
 
-def fixed_weights(graph: Graph, direction: str, names: tuple[str, ...]) -> np.ndarray:
-    """Weights of the vertices without entries, which a mixed exchange may move: (m, n)."""
-    counted = [name in ENTRIES for name in single_constraints(graph, names)]
-    entries = np.outer(counted, row_sizes(graph, direction))
-    return constraint_weights(graph, direction, names) - entries
-
-
 def part_loads(metrics: Metrics, name: str) -> list[int]:
     """The weight of each part under a constraint; empty for "train" without such vertices."""
     both = zip(metrics.work, metrics.rows, strict=True)
@@ -249,7 +242,7 @@ def repair(
     relieved, and made if the excess falls. Where none helps, a vertex of a part in excess and one
     of another part change places. So the excess never rises, and it ends; where that does not
     reach the limits, the rest is in the metrics. The ``pattern``, indptr and indices, is the
-    symmetrised graph of :func:`partition.models.graph.graph_model`. No part is emptied.
+    symmetrised graph of :func:`partition.models.descriptions.graph_model`. No part is emptied.
     """
     average = np.maximum(weights.sum(axis=1) / k, 1.0)
     loads = np.array([np.bincount(parts, weights=row, minlength=k) for row in weights])

@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -17,11 +16,9 @@ from partition.backends.process import TimeIsUp
 from partition.deadline import Deadline
 from partition.errors import UserError, check_name, require
 from partition.graph import store
-from partition.graph.graph import Graph
-from partition.graph.manifest import read_manifest
 from partition.graph.metrics import Metrics, measure, measure_mixed
-from partition.graph.store import EXCHANGES, Partition, pair_names
-from partition.pipeline import adding, balance, solving
+from partition.graph.store import EXCHANGES, Partition, StoredGraph, pair_names
+from partition.pipeline import adding, balance
 from partition.pipeline.balance import Recipe
 from partition.refinement.objective import Objective, sweeps_for
 from partition.registry import Settings
@@ -59,18 +56,11 @@ def usual_limit(arcs: int) -> float:
 
 
 def add_best(
-    path: str | os.PathLike[str],
-    k: int,
-    *,
-    time_limit: float | None = None,
-    network: Network | None = None,
-    exchange: str = "auto",
-    objective: Objective | None = None,
-    name: str | None = None,
-    overwrite: bool = False,
-    report: Callable[[str], None] = lambda line: None,
-    **asked: object,
-) -> list[Partition]:
+    path: str | os.PathLike[str], k: int, *, time_limit: float | None = None,
+    network: Network | None = None, exchange: str = "auto", objective: Objective | None = None,
+    name: str | None = None, overwrite: bool = False,
+    report: Callable[[str], None] = lambda line: None, **asked: object,
+) -> list[Partition]:  # fmt: skip
     """Try the candidates that fit ``time_limit``, refine them, and store the best of each exchange.
 
     The best is the one whose exchange is predicted to be shortest; of equals, the one with the
@@ -115,60 +105,48 @@ def add_best(
     PartitionWarning
         If the balance asked for was not reached.
     """
-    limit = usual_limit(read_manifest(Path(path)).nnz) if time_limit is None else time_limit
     stored = store.open_graph(path)
-    graph = stored.merged
-    recipe = balance.recipe_of(stored, asked)
+    limit = usual_limit(stored.manifest.nnz) if time_limit is None else time_limit
+    graph, recipe = stored.merged, balance.recipe_of(stored, asked)
     if asked:
         raise TypeError(f"add_best() has no {', '.join(asked)}")
     network, objective = network or Network(), objective or Objective()
-    constraints = recipe.constraints
     recipe.check(stored, k)
     network.check()
     check_name("exchange", exchange, AIMS)
-    balance.constraint_weights(graph, recipe.direction, constraints)
+    balance.constraint_weights(graph, recipe.direction, recipe.constraints)
     aims = EXCHANGES if exchange == AUTO else (exchange,)
-    deadline = solving.deadline_with_refinement(limit, aims, paced=False)
+    deadline = adding.deadline_with_refinement(limit, aims, paced=False)
     pair = name or f"{AUTO}-{k}{recipe.ending}"
     names = pair_names(pair) if exchange == AUTO else {exchange: name or pair_names(pair)[exchange]}
     reserved = [*names.values()]
     if exchange == AUTO and store.has_partition(stored.path, pair):  # it would hide the pair
         reserved.insert(0, pair)
     with adding.new_partition(stored.path, reserved, "gcn-partition add", overwrite):
-        run = _Run(
-            graph, k, time.perf_counter(),
-            deadline.part(1 - adding.measuring_share(stored.manifest, limit)), objective, network,
-            tuple(names), report, recipe, not stored.manifest.symmetric_pattern,
-        )  # fmt: skip
+        begun = time.perf_counter()
+        searching = deadline.part(1 - adding.measuring_share(stored.manifest, limit))
+        run = _Run(stored, k, recipe, searching, objective, network, tuple(names), report)
         trials = run.all()
         if not any(trial.figures for trial in trials):
             raise trials[0].error or UserError("no candidate could be tried")
-        chosen = run.best(trials)
         made: list[Partition] = []
-        for aim, best in chosen.items():
+        for aim, best in run.best(trials).items():
             assert best.parts is not None
-            parts = solving.mapped(graph, best.parts, k, recipe)
-            of = best.candidate
+            of, parts = best.candidate, adding.mapped(graph, best.parts, k, recipe)
             tool = of.tool or MODELS[of.model].tools[0]
-            refine = asdict(run.aimed(best.aim)) | {"effort": best.effort} if best.effort else None
             options = all_options(graph, of.model, tool, TOOLS.get(tool), of.options)
+            refine = asdict(run.aimed(best.aim)) | {"effort": best.effort} if best.effort else None
             record = {"candidate": best.name, **options, "refine": refine}
             record |= {"network": asdict(network), "exchange": aim, "time_limit": limit}
-            found = adding.figures_of(stored, parts, k, recipe.ranks_per_node)
-            adding.warn_of_imbalance(graph, found.of(aim, recipe.direction), recipe)
-            history = [
-                trial.told(aim, trial is best)
-                for trial in trials
-                if not trial.figures or aim in ("mixed", trial.aim)
-            ]
-            partition = adding.put_partition(
-                stored, found, overwrite, name=names[aim], parts=parts, k=k, model=AUTO, tool=tool,
-                direction=recipe.direction, seed=recipe.seed, imbalance=recipe.imbalance,
-                options=record | recipe.record(), history=history,
-                seconds=time.perf_counter() - run.begun,
+            shown = [t for t in trials if not t.figures or aim in ("mixed", t.aim)]
+            made.append(adding.store_partition(
+                stored, recipe, aim, overwrite, name=names[aim], parts=parts, k=k, model=AUTO,
+                tool=tool, seed=recipe.seed, imbalance=recipe.imbalance,
+                options=record | recipe.record(),
+                history=[trial.told(aim, trial is best) for trial in shown],
+                seconds=time.perf_counter() - begun,
                 deterministic=all(t.deterministic for t in trials) and not deadline.decided,
-            )  # fmt: skip
-            made.append(partition)
+            ))  # fmt: skip
         for each in set(reserved) - {partition.name for partition in made}:
             store.discard_partition(stored.path, each)
         return made
@@ -254,7 +232,7 @@ _REFINING, _FEWEST, _KEPT, _MOST = 0.03, 0.04, 0.4, 4.0
 
 
 @dataclass(frozen=True)
-class Candidate:
+class _Candidate:
     """A way to partition, the seconds it takes, and what it is expected to gain.
 
     Attributes
@@ -276,7 +254,7 @@ class Candidate:
     seed: int = 0
 
 
-def candidates(facts: Facts) -> list[Candidate]:
+def candidates(facts: Facts) -> list[_Candidate]:
     """The candidates for such a graph; the first one is always made, and shows the locality.
 
     Seconds were measured on a core, and are meant to be too long rather than too short; gains are
@@ -295,15 +273,15 @@ def candidates(facts: Facts) -> list[Candidate]:
     quality: Settings = {"preset": "deterministic-quality"}
     of_hp = 0.5 + 14e-6 * work * local
     found = [
-        Candidate("gp", "gp", 0.3 + 0.3e-6 * work * min(1.0, 0.3 + 1.4 * spread), 1.0),
-        Candidate("kaminpar", "gp", strong, 0.03 * cut, {"preset": "strong"}, "kaminpar"),
-        Candidate("kaminpar-largek", "gp", 0.3 + 0.15e-6 * work, 0.03 if k > _MANY else 0.0,
+        _Candidate("gp", "gp", 0.3 + 0.3e-6 * work * min(1.0, 0.3 + 1.4 * spread), 1.0),
+        _Candidate("kaminpar", "gp", strong, 0.03 * cut, {"preset": "strong"}, "kaminpar"),
+        _Candidate("kaminpar-largek", "gp", 0.3 + 0.15e-6 * work, 0.03 if k > _MANY else 0.0,
                   {"preset": "largek"}, "kaminpar"),
-        Candidate("gp-vol", "gp", 0.3 + 0.15e-6 * pins * k * local, 0.02 * cut,
+        _Candidate("gp-vol", "gp", 0.3 + 0.15e-6 * pins * k * local, 0.02 * cut,
                   {"objective": "vol"}),
-        Candidate("hp", "hp", 0.5 + 5e-6 * work * local, 0.3 if web else 0.05, default),
-        Candidate("hp-quality", "hp", of_hp, 0.02, quality),
-        Candidate("mg", "mg", 0.5 + 3e-6 * work * local, 0.3 if web else 0.01),
+        _Candidate("hp", "hp", 0.5 + 5e-6 * work * local, 0.3 if web else 0.05, default),
+        _Candidate("hp-quality", "hp", of_hp, 0.02, quality),
+        _Candidate("mg", "mg", 0.5 + 3e-6 * work * local, 0.3 if web else 0.01),
     ]  # fmt: skip
     # The same with other seeds, each of which is expected to gain less than the one before: on
     # roads and meshes messages and the busiest part differ by a fifth from seed to seed.
@@ -318,7 +296,7 @@ def candidates(facts: Facts) -> list[Candidate]:
 
 
 @dataclass(frozen=True)
-class Cost:
+class _Cost:
     """Seconds of a refinement: some whatever its effort, and those of an effort of 1."""
 
     fixed: float
@@ -333,7 +311,7 @@ class Cost:
         return min(1.0, (seconds - self.fixed) / self.full)
 
 
-def refinement_cost(facts: Facts, exchange: str) -> Cost:
+def refinement_cost(facts: Facts, exchange: str) -> _Cost:
     """The cost of a refinement for an exchange, whose rows the facts have.
 
     It makes fewer sweeps over large graphs, and they visit what is near the cut; for the mixed
@@ -342,13 +320,15 @@ def refinement_cost(facts: Facts, exchange: str) -> Cost:
     sweeps = max(3, sweeps_for(int(facts.pins)))  # the fit is to three at least
     visits = sweeps * facts.work
     if exchange == "rows":
-        return Cost(0.2 + 1e-6 * facts.pins, 0.16e-6 * visits * min(1.0, 0.1 + 1.6 * facts.spread))
+        return _Cost(0.2 + 1e-6 * facts.pins, 0.16e-6 * visits * min(1.0, 0.1 + 1.6 * facts.spread))
     many, most = facts.bisections / 4, 45 + 6e-6 * facts.pins
     full = 0.34e-6 * visits * max(1.0, many) * min(1.0, 0.1 + 8 * facts.spread)
-    return Cost(0.3 + 2.5e-6 * facts.pins, min(full, most * many))
+    return _Cost(0.3 + 2.5e-6 * facts.pins, min(full, most * many))
 
 
-def schedule(seconds: float, costs: Sequence[Cost], among: Sequence[Candidate]) -> list[Candidate]:
+def schedule(
+    seconds: float, costs: Sequence[_Cost], among: Sequence[_Candidate]
+) -> list[_Candidate]:
     """The candidates to try beside the first one, by expected gain per second.
 
     Time is as well spent on refinements, whose ``costs`` these are: a candidate is left out if it
@@ -357,7 +337,7 @@ def schedule(seconds: float, costs: Sequence[Cost], among: Sequence[Candidate]) 
     full = sum(cost.full for cost in costs)
     fixed = sum(cost.fixed for cost in costs)
     left, least = seconds - fixed, max(_FEWEST * full, _KEPT * seconds - fixed)
-    tried: list[Candidate] = []
+    tried: list[_Candidate] = []
     for candidate in sorted(among, key=lambda c: -c.gain / c.seconds):
         after = left - candidate.seconds
         if after < least:
@@ -373,7 +353,7 @@ def schedule(seconds: float, costs: Sequence[Cost], among: Sequence[Candidate]) 
 class _Trial:
     """A candidate's result: ``figures`` has, by exchange, the metrics and predicted seconds."""
 
-    candidate: Candidate
+    candidate: _Candidate
     name: str
     aim: str  # the exchange that it is refined for
     note: str = ""
@@ -411,21 +391,23 @@ class _Run:
     Estimates and results decide on all of it, not the clock.
     """
 
-    graph: Graph
+    stored: StoredGraph
     k: int
-    begun: float
+    recipe: Recipe
     deadline: Deadline
     objective: Objective
     network: Network
     aims: tuple[str, ...]  # the exchanges that a partition is wanted for
     report: Callable[[str], None]
-    recipe: Recipe
-    directed: bool
+
+    def __post_init__(self) -> None:
+        self.graph = self.stored.merged
 
     def all(self) -> list[_Trial]:
         """The candidates: those that were tried, in order, then the others."""
         planned = _MARGIN * self.deadline.seconds
-        known = Facts(float(self.graph.nnz + self.graph.n), self.k, directed=self.directed)
+        directed = not self.stored.manifest.symmetric_pattern
+        known = Facts(float(self.graph.nnz + self.graph.n), self.k, directed=directed)
         first = self._make(candidates(known)[0], self.deadline)
         facts = dict.fromkeys(self.aims, known)
         for aim, (metrics, _) in first.figures.items():
@@ -451,11 +433,12 @@ class _Run:
             budget += costs[aim].fixed
             part = self.deadline.part(min(1.0, max(0.0, budget) / max(left, 1e-9)))
             left -= self._refine_best(starts, budget, costs.pop(aim), pace, part)
-        refined = [t for starts in lanes.values() for t in starts if t.rounds and t not in made]
-        notes = {c.name: why_not[c.name] or f"about {c.seconds:.0f} s" for c in others}
-        untried = [c for c in others if c not in chosen]
-        left_out = [_Trial(c, c.name, "", f"not tried: {notes[c.name]}") for c in untried]
-        return made + refined + left_out
+        made += [t for starts in lanes.values() for t in starts if t.rounds and t not in made]
+        for c in others:
+            if c not in chosen:
+                note = why_not[c.name] or f"about {c.seconds:.0f} s"
+                made.append(_Trial(c, c.name, "", f"not tried: {note}"))
+        return made
 
     def best(self, trials: list[_Trial]) -> dict[str, _Trial]:
         """The best one for each exchange; for rows alone where mixing gains nothing."""
@@ -496,7 +479,7 @@ class _Run:
         ]
 
     def _refine_best(
-        self, starts: list[_Trial], budget: float, cost: Cost, pace: float, deadline: Deadline
+        self, starts: list[_Trial], budget: float, cost: _Cost, pace: float, deadline: Deadline
     ) -> float:
         """Refine the best starts a little, then the best of them, until that gains nothing.
 
@@ -530,12 +513,12 @@ class _Run:
             trial.note = trial.note or ("" if trial.rounds else "not refined")
         return budget - left
 
-    def _why_not(self, candidate: Candidate, unmixed: str) -> str:
+    def _why_not(self, candidate: _Candidate, unmixed: str) -> str:
         """Why a candidate is not tried: what it is for is not wanted, or its tool is not there."""
         if unmixed and MODELS[candidate.model].exchange == "mixed":
             return unmixed
         try:
-            solving.choose_tool(candidate.model, candidate.tool)
+            adding.choose_tool(candidate.model, candidate.tool)
         except UserError as error:
             return error.message
         return ""
@@ -555,7 +538,7 @@ class _Run:
             return "it is for the mixed exchange, and rows take next to no time"
         return ""
 
-    def _make(self, candidate: Candidate, deadline: Deadline) -> _Trial:
+    def _make(self, candidate: _Candidate, deadline: Deadline) -> _Trial:
         """Run the tool, until the time is over."""
         self.report(candidate.name)
         of_model = MODELS[candidate.model].exchange
@@ -564,7 +547,7 @@ class _Run:
         try:
             if deadline.over():
                 raise TimeIsUp("no time was left")
-            trial.parts = solving.make_parts(
+            trial.parts = adding.make_parts(
                 self.graph, candidate.model, self.k, self._seeded(candidate.seed),
                 tool=candidate.tool, deadline=deadline, reassign=False, options=candidate.options,
             )  # fmt: skip
@@ -587,10 +570,10 @@ class _Run:
         self.report(f"{trial.name}, refined")
         assert trial.parts is not None
         # The deadline stops it, but does not hurry it, which would let the clock decide on moves.
-        trial.parts = solving.refined(
-            self.graph, trial.parts, self.k, self.aimed(trial.aim), self._seeded(trial.rounds),
-            effort=effort, deadline=part,
-        )  # fmt: skip
+        how = self.aimed(trial.aim), self._seeded(trial.rounds)
+        trial.parts = adding.refined(
+            self.graph, trial.parts, self.k, *how, effort=effort, deadline=part
+        )
         trial.effort += effort
         self._measure(trial, begun)
         if kept is not None and trial.worth() > kept.worth():  # more messages, it may be
@@ -604,10 +587,9 @@ class _Run:
         if trial.parts is not None:
             what = self.graph, trial.parts, self.k, self.recipe.direction
             rows = measure(*what)
-            trial.figures = figures = {}
-            if "rows" in self.aims:
-                figures["rows"] = rows, self.network.seconds(rows)
+            trial.figures = {"rows": (rows, self.network.seconds(rows))}
             if "mixed" in self.aims:
                 mixed = measure_mixed(*what)
-                figures["mixed"] = mixed, self.network.mixed_seconds(rows, mixed)
+                trial.figures["mixed"] = mixed, self.network.mixed_seconds(rows, mixed)
+            trial.figures = {aim: trial.figures[aim] for aim in self.aims}
         trial.seconds += time.perf_counter() - begun

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from partition.backends import check_options
 from partition.backends.catalogue import MODELS, describe, settled, unknown_model
-from partition.errors import UserError, check_name
+from partition.errors import UserError, check_name, require
 from partition.graph.graph import chunks
 from partition.graph.sampling import pointers
 from partition.graph.store import open_graph
 from partition.locks import check_outside_graphs
-from partition.models import Description
-from partition.models.graph import GraphModel
-from partition.models.hypergraph import HypergraphModel
+from partition.models.descriptions import Description, GraphModel, HypergraphModel
 from partition.pipeline import balance as demands
 from partition.records import atomic_file
 
@@ -38,22 +37,13 @@ PIECE = 1 << 20
 
 
 def export_model(
-    path: str | os.PathLike[str],
-    file: str | os.PathLike[str],
-    format: str,
-    model: str | None = None,
-    *,
-    k: int | None = None,
-    seed: int = 0,
-    direction: str | None = None,
-    balance: str = demands.DEFAULT_BALANCE,
-    overwrite: bool = False,
-    **options: Any,
-) -> dict[str, object]:
+    path: str | os.PathLike[str], file: str | os.PathLike[str], format: str,
+    model: str | None = None, *, k: int | None = None, overwrite: bool = False, **options: Any,
+) -> dict[str, object]:  # fmt: skip
     """Write a model of the graph folder ``path`` for another program.
 
-    The model is by default gp for METIS and Scotch, hp for the others; only shp depends on k. For
-    ``seed``, ``direction``, ``balance`` and the options of the model see
+    The model is by default gp for METIS and Scotch, hp for the others; only shp depends on k. The
+    options are ``seed``, ``direction`` and ``balance``, and those of the model: see
     :func:`partition.pipeline.adding.add_partition`. Bad arguments are refused before anything is
     written.
 
@@ -65,23 +55,22 @@ def export_model(
     """
     check_name("format", format, FORMATS)
     stored = open_graph(path)
-    direction = stored.direction(direction)
+    recipe = demands.recipe_of(stored, options)
     model = model or ("gp" if format in _GRAPHS else "hp")
     if model not in MODELS:
         raise unknown_model(model)
     settings = check_options(model, MODELS[model].options, options, "model")
     if k is None and MODELS[model].settle is not None:
         raise UserError(f"the model {model!r} depends on the number of parts", "give -k")
-    names = demands.parse_balance(balance)
+    graph, names, direction = stored.merged, recipe.constraints, recipe.direction
     if Path(file).exists() and not overwrite:
         raise UserError(f"{file} is there already", "choose another name or give --force")
-    demands.check_seed(seed)
-    if k is not None and not 1 <= k <= stored.manifest.n:
-        raise UserError(f"k = {k} is not in 1..{stored.manifest.n}, the number of vertices")
+    demands.check_seed(recipe.seed)
+    known = k is None or 1 <= k <= graph.n
+    require(known, f"k = {k} is not in 1..{graph.n}, the number of vertices")
 
-    graph = stored.merged
-    settings = settled(graph, model, k or 1, seed, direction, settings)
-    described = describe(graph, model, k or 1, seed=seed, direction=direction, **settings)
+    settings = settled(graph, model, k or 1, recipe.seed, direction, settings)
+    described = describe(graph, model, k or 1, seed=recipe.seed, direction=direction, **settings)
     weights = demands.constraint_weights(graph, direction, names)
     write_model(file, described, format, weights)
     facts: dict[str, object] = {
@@ -103,10 +92,15 @@ def write_model(
 
     Vertices are numbered from 0 in PaToH files, from 1 in the others. ``weights``, (constraints, n)
     integers, are by default those of the model; METIS and PaToH take several a vertex.
+
+    * METIS: ``n edges 010 [constraints]``, then of each vertex its weights and its neighbours.
+    * Scotch: ``0``, ``n arcs``, ``1 001``; of each vertex its weight, how many neighbours, and
+      these.
+    * hMETIS: ``nets n 1[1|0]``; PaToH: ``0 n nets pins 1|3 [constraints]``, pins from 0 on. Then of
+      each net [its cost and] its pins, and the weights of each vertex.
     """
     check_name("format", format, FORMATS)
-    kind = GraphModel if format in _GRAPHS else HypergraphModel
-    if not isinstance(model, kind):
+    if not isinstance(model, GraphModel if format in _GRAPHS else HypergraphModel):
         hypergraph = "a hypergraph (--model hp, mg, shp)"
         wanted = "a graph (--model gp)" if format in _GRAPHS else hypergraph
         raise UserError(f"a {format} file holds {wanted}")
@@ -115,46 +109,24 @@ def write_model(
         hint = f"balance one thing, or write a {_ONE_WEIGHT[format]} file"
         raise UserError(f"a file of format {format} has one weight per vertex", hint)
     check_outside_graphs(file)
-    several = f" {len(weights)}" if len(weights) > 1 else ""
+    n, several = weights.shape[1], f" {len(weights)}" if len(weights) > 1 else ""
+    if isinstance(model, GraphModel):
+        head = f"{n} {len(model.indices) // 2} 010{several}"
+        if format == "scotch":
+            head = f"0\n{n} {len(model.indices)}\n1 001"
+            weights = np.vstack((weights, np.diff(model.indptr)))
+        lines = [_lines(model.indptr, model.indices, 1, weights)]
+    elif isinstance(model, HypergraphModel):
+        plain = model.costs is None
+        head = f"{model.nets} {n} {10 if plain else 11}"
+        if format == "patoh":
+            head = f"0 {n} {model.nets} {int(model.indptr[-1])} {1 if plain else 3}{several}"
+        costs = model.net_costs()[np.newaxis][: 0 if plain else 1]
+        lines = [_lines(model.indptr, model.pins, int(format == "hmetis"), costs)]
+        lines.append(_lines(np.zeros(n + 1, np.int64), model.pins[:0], 0, weights))
     with atomic_file(file) as out:
-        if isinstance(model, GraphModel):
-            _write_graph(out, model, weights, format, several)
-        elif isinstance(model, HypergraphModel):
-            _write_hypergraph(out, model, weights, format, several)
-
-
-def _write_graph(
-    out: IO[bytes], model: GraphModel, weights: np.ndarray, format: str, several: str
-) -> None:
-    """METIS: ``n edges 010 [constraints]``, then of each vertex its weights and its neighbours.
-
-    Scotch: ``0``, ``n arcs``, ``1 001``; of each vertex its weight, how many neighbours, and these.
-    """
-    degrees = np.diff(model.indptr)
-    head = f"{len(degrees)} {len(model.indices) // 2} 010{several}"
-    if format == "scotch":
-        head = f"0\n{len(degrees)} {len(model.indices)}\n1 001"
-        weights = np.vstack((weights, degrees))
-    out.write(f"{head}\n".encode())
-    out.writelines(_lines(model.indptr, model.indices, 1, weights))
-
-
-def _write_hypergraph(
-    out: IO[bytes], model: HypergraphModel, weights: np.ndarray, format: str, several: str
-) -> None:
-    """Of each net [its cost and] its pins, then the weights of each vertex, behind a head.
-
-    hMETIS: ``nets n 1[1|0]``; PaToH: ``0 n nets pins 1|3 [constraints]``, pins from 0 on.
-    """
-    n, plain = weights.shape[1], model.costs is None
-    head = f"{model.nets} {n} {10 if plain else 11}"
-    if format == "patoh":
-        head = f"0 {n} {model.nets} {int(model.indptr[-1])} {1 if plain else 3}{several}"
-    costs = np.empty((0, model.nets), np.int64)
-    costs = costs if model.costs is None else np.asarray(model.costs)[np.newaxis]
-    out.write(f"{head}\n".encode())
-    out.writelines(_lines(model.indptr, model.pins, int(format == "hmetis"), costs))
-    out.writelines(_lines(np.zeros(n + 1, np.int64), model.pins[:0], 0, weights))
+        out.write(f"{head}\n".encode())
+        out.writelines(chain(*lines))
 
 
 def _lines(

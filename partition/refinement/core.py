@@ -127,11 +127,11 @@ class Energy(NamedTuple):
 
 # Costs of nets on a desk: those of other owners, at their homes' prices; those that the vertex
 # owns; those of other owners, without prices; and the last two of folds, which they leave out.
-NEAR, OWN, PLAIN, OWN_FOLDS, PLAIN_FOLDS = range(5)
+NEAR, _OWN, _PLAIN, _OWN_FOLDS, _PLAIN_FOLDS = range(5)
 WIDE = 128  # up to so many parts, a vertex looks at all
 
 
-class Desk(namedtuple("Desk", "costs sums seen candidates")):
+class _Desk(namedtuple("Desk", "costs sums seen candidates")):
     """Scratch memory of :func:`survey`, all zero between two vertices.
 
     Attributes
@@ -146,7 +146,7 @@ class Desk(namedtuple("Desk", "costs sums seen candidates")):
 
 
 def counters(
-    k: int, weights: np.ndarray, messages: bool, stop: np.ndarray | None
+    k: int, weights: np.ndarray, messages: bool, stop: np.ndarray | None = None
 ) -> dict[str, np.ndarray]:
     """Counts of every state, by the names in :class:`State`: all zero."""
     volumes = {name: np.zeros(k, np.int64) for name in ("sizes", "send", "recv")}
@@ -236,7 +236,7 @@ def _count_pin(state, net, part, by):
 
 
 @compiled
-def _send_to(state, home, part, nets, fold):
+def send_to(state, home, part, nets, fold):
     """Let so many nets more, or less, go between a home and another part."""
     if fold:
         home, part = part, home
@@ -264,7 +264,7 @@ def _carry(state, net, home, by):
         if p != home and (not facts.table or state.cells[facts.where + p] > 0):
             far[p] += by * facts.cost
             if len(state.pairs):
-                _send_to(state, home, p, by, facts.fold)
+                send_to(state, home, p, by, facts.fold)
 
 
 @compiled
@@ -284,15 +284,21 @@ def fill(state):
 
 
 @compiled
-def move(state, v, b, energy):
-    """Move a vertex to part b; every count and price follows."""
-    a = np.int64(state.parts[v])
-    state.parts[v] = b
+def move_weights(state, v, a, b):
+    """Count a vertex and its weights in part b, and no longer in part a."""
     state.sizes[a] -= 1
     state.sizes[b] += 1
     for m in range(len(state.limits)):
         state.loads[a, m] -= state.weights[v, m]
         state.loads[b, m] += state.weights[v, m]
+
+
+@compiled
+def move(state, v, b, energy):
+    """Move a vertex to part b; every count and price follows."""
+    a = np.int64(state.parts[v])
+    state.parts[v] = b
+    move_weights(state, v, a, b)
     for i in range(state.vertex_ptr[v], state.vertex_ptr[v + 1]):
         net = np.int64(state.nets[i])
         facts = state.facts[net]
@@ -312,9 +318,9 @@ def move(state, v, b, energy):
             set_prices(state, home, energy)
         if len(state.pairs):
             if left:
-                _send_to(state, home, a, -1, facts.fold)
+                send_to(state, home, a, -1, facts.fold)
             if new:
-                _send_to(state, home, b, 1, facts.fold)
+                send_to(state, home, b, 1, facts.fold)
     set_prices(state, a, energy)
     set_prices(state, b, energy)
 
@@ -365,7 +371,7 @@ def tolerance(temperature, random):
 @compiled
 def new_desk(k):
     """A desk for k parts, all zero."""
-    return Desk(np.zeros((5, k)), np.zeros((5, 2)), np.zeros(k, np.bool_), np.empty(k, np.int64))
+    return _Desk(np.zeros((5, k)), np.zeros((5, 2)), np.zeros(k, np.bool_), np.empty(k, np.int64))
 
 
 @compiled
@@ -444,9 +450,9 @@ def survey(state, v, desk, wide, receiving, random):
 @compiled
 def _price_of(state, facts, mine):
     """Where on the desk a net is noted, with prices and without, and its weight with them."""
-    plain = PLAIN_FOLDS if facts.fold else PLAIN
+    plain = _PLAIN_FOLDS if facts.fold else _PLAIN
     if mine:
-        return OWN_FOLDS if facts.fold else OWN, plain, float(facts.cost)
+        return _OWN_FOLDS if facts.fold else _OWN, plain, float(facts.cost)
     price = state.recv_price if facts.fold else state.send_price
     return NEAR, plain, facts.cost * price[facts.home]
 
@@ -478,8 +484,10 @@ def choose(state, v, desk, seen, wide, energy, random):
         base = base + height(send[a] - sent, energy.send) - height(send[a], energy.send)
     if energy.recv.strength > 0 and folded > 0:
         base = base + height(recv[a] - folded, energy.recv) - height(recv[a], energy.recv)
-    base += state.recv_price[a] * (of_all[OWN] - of_alone[OWN] - of_alone[PLAIN])
-    base += state.send_price[a] * (of_all[OWN_FOLDS] - of_alone[OWN_FOLDS] - of_alone[PLAIN_FOLDS])
+    base += state.recv_price[a] * (of_all[_OWN] - of_alone[_OWN] - of_alone[_PLAIN])
+    base += state.send_price[a] * (
+        of_all[_OWN_FOLDS] - of_alone[_OWN_FOLDS] - of_alone[_PLAIN_FOLDS]
+    )
     base = leaving(state, v, energy, base)
 
     best, least, ties = np.int64(-1), np.inf, 0
@@ -487,11 +495,11 @@ def choose(state, v, desk, seen, wide, energy, random):
         b = np.int64(c) if wide else desk.candidates[c]
         if b == a:
             continue
-        rise = of_all[OWN] - costs[OWN, b] - of_alone[OWN]
+        rise = of_all[_OWN] - costs[_OWN, b] - of_alone[_OWN]
         delta = base - costs[NEAR, b] + energy.total * rise
-        delta += state.recv_price[b] * (of_all[PLAIN] - costs[PLAIN, b] - costs[OWN, b])
+        delta += state.recv_price[b] * (of_all[_PLAIN] - costs[_PLAIN, b] - costs[_OWN, b])
         delta += state.send_price[b] * (
-            of_all[PLAIN_FOLDS] - costs[PLAIN_FOLDS, b] - costs[OWN_FOLDS, b]
+            of_all[_PLAIN_FOLDS] - costs[_PLAIN_FOLDS, b] - costs[_OWN_FOLDS, b]
         )
         delta = arriving(state, v, b, energy, delta)
         if delta > least:  # the rest only adds
@@ -500,7 +508,7 @@ def choose(state, v, desk, seen, wide, energy, random):
             delta = (
                 delta + height(send[b] + sent + rise, energy.send) - height(send[b], energy.send)
             )
-        rise = of_all[OWN_FOLDS] - costs[OWN_FOLDS, b] - of_alone[OWN_FOLDS]
+        rise = of_all[_OWN_FOLDS] - costs[_OWN_FOLDS, b] - of_alone[_OWN_FOLDS]
         if energy.recv.strength > 0 and folded + rise > 0:
             delta = (
                 delta + height(recv[b] + folded + rise, energy.recv) - height(recv[b], energy.recv)
@@ -512,17 +520,6 @@ def choose(state, v, desk, seen, wide, energy, random):
         if ties == 1 or below(random, ties) == 0:
             best, least = b, delta
     return best, least
-
-
-@compiled
-def _clear(desk, ncandidates, wide):
-    """Make the desk zero again."""
-    desk.sums[:] = 0.0
-    for c in range(ncandidates):
-        p = c if wide else desk.candidates[c]
-        desk.seen[p] = False
-        for kind in range(5):
-            desk.costs[kind, p] = 0.0
 
 
 @compiled
@@ -545,7 +542,11 @@ def sweep(state, vertices, temperature, energy, random):
             continue
         seen = survey(state, v, desk, wide, energy.recv.strength > 0, random)
         b, delta = choose(state, v, desk, seen, wide, energy, random)
-        _clear(desk, seen[0], wide)
+        desk.sums[:] = 0.0
+        for c in range(seen[0]):
+            p = c if wide else desk.candidates[c]
+            desk.seen[p] = False
+            desk.costs[:, p] = 0.0
         if b < 0:
             continue
         most = tolerance(temperature, random)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-SWEEPS = 40  # on a level, while cooling
-WORK = 120_000_000  # pins visited on a level: fewer sweeps over larger hypergraphs,
-LARGE = 5_000_000  # and fewer pins in all where there are more than these
-FEWEST = 2
+_SWEEPS = 40  # on a level, while cooling
+_WORK = 120_000_000  # pins visited on a level: fewer sweeps over larger hypergraphs,
+_LARGE = 5_000_000  # and fewer pins in all where there are more than these
+_FEWEST = 2
 TABLE_SHARE = 4  # a net of at least k / TABLE_SHARE pins has a table of its pins by part
 WEIGHTS = ("total", "max_send", "max_recv", "messages")
 
@@ -59,7 +59,7 @@ OBJECTIVES = {"rows": Objective(), "mixed": Objective(max_send=0.2, exchange="mi
 def sweeps_for(pins: int) -> int:
     """How many there is time for on a level."""
     pins = max(1, pins)
-    return min(SWEEPS, max(FEWEST, int(WORK / pins * min(1.0, LARGE / pins))))
+    return min(_SWEEPS, max(_FEWEST, int(_WORK / pins * min(1.0, _LARGE / pins))))
 
 
 def cells(sizes: np.ndarray, k: int) -> np.ndarray:

@@ -24,34 +24,29 @@ import numpy as np
 import scipy.sparse as sp
 
 from partition.deadline import Deadline
-from partition.models.hypergraph import HypergraphModel
+from partition.models.descriptions import HypergraphModel
 from partition.refinement import core
-from partition.refinement.matching import Matching
 from partition.refinement.objective import OBJECTIVES, TABLE_SHARE, Objective, cells, sweeps_for
 
-HEATED = 6  # sweeps from which on it pays to heat
-DENSE = 0.7  # coarser levels with more of the pins are no easier: the sweeps are not spent there
-ALONE = 3  # times as many sweeps on a level that has no coarser ones for that reason
-FLAT = 3  # sweeps at temperature 0 that end a level, at most
+_HEATED = 6  # sweeps from which on it pays to heat
+_DENSE = 0.7  # coarser levels with more of the pins are no easier: the sweeps are not spent there
+_ALONE = 3  # times as many sweeps on a level that has no coarser ones for that reason
+_FLAT = 3  # sweeps at temperature 0 that end a level, at most
 COLDEST, HOTTEST = 0.08, 4.0  # temperatures, in net costs
-TOLERANCE = 0.02  # how much worse heating may make the partition, per unit of weight
-SLACK = 0.2  # mean clusters by which a part may be too heavy while clusters move
-COARSEST = 30  # vertices per part
-SHRINK = 0.9  # coarsening ends when it shrinks less
-RATED = 100  # nets of more pins do not tie vertices together
-DOUBLINGS = 4  # the norm that stands for the maximum has the exponent 2^DOUBLINGS
-EVENNESS = 10.0  # Energy.evenness over the mean volume that a part sends, while annealing
-PRESSURE = (1.0, 100.0)  # what a unit of weight beyond the limit costs, while annealing and after
+_TOLERANCE = 0.02  # how much worse heating may make the partition, per unit of weight
+_SLACK = 0.2  # mean clusters by which a part may be too heavy while clusters move
+_COARSEST = 30  # vertices per part
+_SHRINK = 0.9  # coarsening ends when it shrinks less
+_RATED = 100  # nets of more pins do not tie vertices together
+_DOUBLINGS = 4  # the norm that stands for the maximum has the exponent 2^DOUBLINGS
+_EVENNESS = 10.0  # Energy.evenness over the mean volume that a part sends, while annealing
+_PRESSURE = (1.0, 100.0)  # what a unit of weight beyond the limit costs, while annealing and after
 
 
 def refine(
-    model: HypergraphModel,
-    parts: np.ndarray,
-    k: int,
-    *,
-    extra_weights: np.ndarray | None = None,
+    model: HypergraphModel, parts: np.ndarray, k: int, *, extra_weights: np.ndarray | None = None,
     **options: Any,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """Move rows between the parts so that the communication falls, within the balance.
 
     Parameters
@@ -89,7 +84,7 @@ def refine(
     del model  # the level has what it needs of it
     if k == 1 or not len(level.owners):
         return start
-    return Search(k, **options).run(level, start)
+    return _Search(k, **options).run(level, start)
 
 
 @dataclass(kw_only=True)
@@ -121,23 +116,21 @@ class Annealing:
         random = np.random.default_rng(self.seed)
         self.random = random.integers(1, 2**63, 1, dtype=np.uint64)
 
-    def energy_at(
-        self, state: core.State | Matching, pressure: float, evenness: float = 0.0
-    ) -> core.Energy:
+    def energy_at(self, state: Any, pressure: float, evenness: float = 0.0) -> core.Energy:
         """The objective's slopes at a partition, times the volume: the cost of a row, in rows."""
         objective, k = self.objective, len(state.send)
         total = max(1.0, float(state.send.sum()))
         send, recv = max(1.0, _norm(state.send)), max(1.0, _norm(state.recv))
         return core.Energy(
             total=float(objective.total),  # another type would be compiled anew
-            send=core.Price(objective.max_send * total / (k * send), send, DOUBLINGS),
-            recv=core.Price(objective.max_recv * total / (k * recv), recv, DOUBLINGS),
+            send=core.Price(objective.max_send * total / (k * send), send, _DOUBLINGS),
+            recv=core.Price(objective.max_recv * total / (k * recv), recv, _DOUBLINGS),
             pressure=float(pressure * objective.sum()),
             messages=objective.messages * total / max(1, state.messages[0]),
             evenness=evenness * objective.sum() * total / k,
         )
 
-    def value(self, state: core.State | Matching, smooth: bool = False) -> float:
+    def value(self, state: Any, smooth: bool = False) -> float:
         """The objective; or a smooth one, with norms for the maxima."""
         largest: Callable[..., float] = _norm if smooth else np.max
         figures = (state.send.sum(), largest(state.send), largest(state.recv), state.messages[0])
@@ -149,30 +142,26 @@ class Annealing:
 
 
 @dataclass
-class Search(Annealing):
+class _Search(Annealing):
     """The search of :func:`refine` into k parts."""
 
     k: int
-    tolerance, hottest = TOLERANCE, HOTTEST
+    tolerance, hottest = _TOLERANCE, HOTTEST
 
-    def run(self, finest: Level, start: np.ndarray) -> np.ndarray:
+    def run(self, finest: _Level, start: np.ndarray) -> np.ndarray:
         """Down to a coarse level and back; the start where that was for nothing."""
-        with self.deadline.flag() as self.stop:
-            return self._run(finest, start)
-
-    def _run(self, finest: Level, start: np.ndarray) -> np.ndarray:
         average = finest.weights.sum(axis=0) / self.k
         limits = np.maximum((1 + self.imbalance) * average, finest.weights.max(axis=0))
         self.limits = limits.astype(np.int64)
-        self.grain = np.maximum(average / (2 * COARSEST), 1).astype(np.int64)
+        self.grain = np.maximum(average / (2 * _COARSEST), 1).astype(np.int64)
         self.unit = float(finest.costs.mean()) * self.objective.sum()
-
-        state = self.state(finest, start, 0)
-        before, heaviest = self.value(state), state.loads.max(axis=0)
-        # Compiled before shares of the time are given out: it makes no move.
-        self._sweep(state._replace(stop=np.ones_like(self.stop)), 0.0)
-        for _ in range(max(1, round(self.effort))):
-            state = self._descend(finest, state, 0)
+        with self.deadline.flag() as self.stop:
+            state = self.state(finest, start, 0)
+            before, heaviest = self.value(state), state.loads.max(axis=0)
+            # Compiled before shares of the time are given out: it makes no move.
+            self._sweep(state._replace(stop=np.ones_like(self.stop)), 0.0)
+            for _ in range(max(1, round(self.effort))):
+                state = self._descend(finest, state, 0)
         reached = state.loads.max(axis=0)
         if (reached > np.maximum(self.limits, heaviest)).any():
             return start
@@ -180,17 +169,17 @@ class Search(Annealing):
         lighter = (heaviest > self.limits).any() and (reached < heaviest).any()
         return state.parts if lighter or self.value(state) <= before else start
 
-    def _descend(self, level: Level, state: core.State, depth: int, finer: int = 0) -> core.State:
+    def _descend(self, level: _Level, state: core.State, depth: int, finer: int = 0) -> core.State:
         """Search on the coarser levels, then on this one; ``finer``: pins of those to come."""
         pins = len(level.pins)
         sweeps = sweeps_for(pins)
-        if len(level.weights) > COARSEST * self.k and not self.deadline.over():
+        if len(level.weights) > _COARSEST * self.k and not self.deadline.over():
             labels = np.empty(len(level.weights), np.int32)
-            clusters = cluster(state, labels, self.grain, RATED, self.random)
-            if clusters < SHRINK * len(level.weights):
+            clusters = cluster(state, labels, self.grain, _RATED, self.random)
+            if clusters < _SHRINK * len(level.weights):
                 coarse = contract(level, labels, clusters)
-                if sweeps < HEATED and len(coarse.pins) > DENSE * pins:
-                    sweeps *= ALONE
+                if sweeps < _HEATED and len(coarse.pins) > _DENSE * pins:
+                    sweeps *= _ALONE
                 else:
                     parts = np.empty(clusters, np.int32)
                     parts[labels] = state.parts
@@ -202,7 +191,7 @@ class Search(Annealing):
         return self._anneal(level, state, sweeps, depth, pins / max(1, pins + finer))
 
     def _anneal(
-        self, level: Level, state: core.State, sweeps: int, depth: int = 0, share: float = 1.0
+        self, level: _Level, state: core.State, sweeps: int, depth: int = 0, share: float = 1.0
     ) -> core.State:
         """Heat, cool, and undo it if that was for nothing, in a share of the time that is left."""
         part = self.deadline.part(share if self.deadline.paced else 1.0)
@@ -212,7 +201,7 @@ class Search(Annealing):
         # Up, in a quarter of the sweeps at most, as long as the partition bears it; not at all
         # where there are too few to come down again.
         temperature, step = COLDEST, (self.hottest / COLDEST) ** (4 / sweeps)
-        while sweeps >= HEATED and temperature < self.hottest and not self._late(part, 0.25):
+        while sweeps >= _HEATED and temperature < self.hottest and not self._late(part, 0.25):
             self._sweep(state, temperature)
             if self.value(state, smooth=True) > ceiling:
                 break
@@ -226,7 +215,7 @@ class Search(Annealing):
                 part.decide()
                 done = part.spent() / 0.9
         # Late too where the coarser levels' slack is still in the parts.
-        for _ in range(min(FLAT, max(1, sweeps // 3))):
+        for _ in range(min(_FLAT, max(1, sweeps // 3))):
             if not part.over():
                 self._sweep(state, 0.0)
             elif depth == 0 and not self._feasible(state):
@@ -244,20 +233,20 @@ class Search(Annealing):
 
     def _sweep(self, state: core.State, temperature: float) -> None:
         """Offer each vertex of the boundary a move."""
-        evenness = EVENNESS if temperature > 0 else 0.0
-        energy = self.energy_at(state, PRESSURE[temperature == 0], evenness)
+        evenness = _EVENNESS if temperature > 0 else 0.0
+        energy = self.energy_at(state, _PRESSURE[temperature == 0], evenness)
         core.sweep(state, core.boundary(state), self.unit * temperature, energy, self.random)
 
     def _feasible(self, state: core.State) -> bool:
         return bool((state.loads <= state.limits).all())
 
-    def state(self, level: Level, parts: np.ndarray, depth: int) -> core.State:
+    def state(self, level: _Level, parts: np.ndarray, depth: int) -> core.State:
         """The counts of a partition of a level."""
         # Clusters are too coarse a grain for the balance asked for.
-        slack = np.minimum(self.grain, SLACK * level.weights.mean(axis=0)) if depth else 0
+        slack = np.minimum(self.grain, _SLACK * level.weights.mean(axis=0)) if depth else 0
         limits = (self.limits + slack).astype(np.int64)
-        messages = self.objective.messages > 0
-        return new_state(level, parts, self.k, limits, messages=messages, stop=self.stop)
+        counted = {"messages": self.objective.messages > 0, "stop": self.stop}
+        return new_state(level, parts, self.k, limits, **counted)
 
 
 def _norm(volumes: np.ndarray) -> float:
@@ -265,11 +254,11 @@ def _norm(volumes: np.ndarray) -> float:
     largest = float(volumes.max())
     if not largest:
         return 0.0
-    exponent = 2**DOUBLINGS
+    exponent = 2**_DOUBLINGS
     return largest * float(np.mean((volumes / largest) ** exponent)) ** (1 / exponent)
 
 
-class Level(namedtuple("Level", "weights indptr pins vertex_ptr nets costs owners folds")):
+class _Level(namedtuple("Level", "weights indptr pins vertex_ptr nets costs owners folds")):
     """A hypergraph whose vertices are those of the model, or clusters of them.
 
     Attributes
@@ -283,23 +272,20 @@ class Level(namedtuple("Level", "weights indptr pins vertex_ptr nets costs owner
     """
 
 
-def finest_level(model: HypergraphModel, extra_weights: np.ndarray | None) -> Level:
+def finest_level(model: HypergraphModel, extra_weights: np.ndarray | None) -> _Level:
     """The model itself, less the nets of one pin, which cost nothing. Each net pins its owner."""
-    n, nnets = len(model.weights), len(model.indptr) - 1
-    weights = np.array(model.weights, np.int64).reshape(n, 1)
-    if extra_weights is not None:
-        weights = np.hstack((weights, np.asarray(extra_weights, np.int64).reshape(n, -1)))
-    folds = np.zeros(nnets, bool) if model.folds is None else np.asarray(model.folds, bool)
-    costs = np.asarray(model.net_costs(), np.int64)
-    owners = np.asarray(np.arange(nnets) if model.owners is None else model.owners, np.int32)
-    pins = np.asarray(model.pins, np.int32)
-    indptr = np.asarray(model.indptr, np.int64)
+    n = len(model.weights)
+    extra = np.empty((n, 0), np.int64) if extra_weights is None else extra_weights
+    weights = np.hstack((np.reshape(model.weights, (n, 1)), extra)).astype(np.int64)
+    indptr, pins = np.asarray(model.indptr, np.int64), np.asarray(model.pins, np.int32)
     nets = np.flatnonzero(np.diff(indptr) > 1)
-    indptr, pins = _pins_of(indptr, pins, nets)
-    return _level(indptr, pins, weights, costs[nets], owners[nets], folds[nets])
+    costs, owners, folds = model.facts_of(nets)
+    costs = np.ones(len(nets), np.int64) if costs is None else costs.astype(np.int64)
+    folds = np.zeros(len(nets), bool) if folds is None else folds.astype(bool)
+    return _level(*_pins_of(indptr, pins, nets), weights, costs, owners.astype(np.int32), folds)
 
 
-def contract(level: Level, labels: np.ndarray, clusters: int) -> Level:
+def contract(level: _Level, labels: np.ndarray, clusters: int) -> _Level:
     """The hypergraph of the clusters: nets of one pin vanish, equal nets of one owner merge.
 
     Nets are taken for equal by a digest of 64 bits, their size, their owner and their kind.
@@ -328,32 +314,19 @@ def contract(level: Level, labels: np.ndarray, clusters: int) -> Level:
 
 
 def new_state(
-    level: Level,
-    parts: np.ndarray,
-    k: int,
-    limits: np.ndarray,
-    *,
-    messages: bool,
-    stop: np.ndarray | None = None,
+    level: _Level, parts: np.ndarray, k: int, limits: np.ndarray, **more: Any
 ) -> core.State:
-    """The tables of :class:`State` for a partition of a level."""
+    """The tables of :class:`State` for a partition of a level; ``more`` as of ``counters``."""
     sizes = np.diff(level.indptr)
     facts = np.zeros(len(sizes), core.NET)
     facts["cost"], facts["owner"], facts["fold"] = level.costs, level.owners, level.folds
     facts["table"] = sizes * TABLE_SHARE >= k
     where = np.concatenate(([0], np.cumsum(cells(sizes, k))))
     facts["where"] = where[:-1]
-    state = core.State(
-        net_ptr=level.indptr,
-        pins=level.pins,
-        vertex_ptr=level.vertex_ptr,
-        nets=level.nets,
-        facts=facts,
-        parts=parts.astype(np.int32),
-        cells=np.zeros(where[-1], np.int32),
-        limits=limits,
-        **core.counters(k, level.weights, messages, stop),
-    )
+    hypergraph = level.indptr, level.pins, level.vertex_ptr, level.nets, facts
+    of_parts = parts.astype(np.int32), np.zeros(where[-1], np.int32)
+    counts = core.counters(k, level.weights, **more)
+    state = core.State(*hypergraph, *of_parts, limits=limits, **counts)
     core.fill(state)
     return state
 
@@ -371,13 +344,13 @@ def _pins_of(
     return np.concatenate(([0], np.cumsum(sizes[nets]))), pins
 
 
-def _level(indptr: np.ndarray, pins: np.ndarray, weights: np.ndarray, *facts: np.ndarray) -> Level:
+def _level(indptr: np.ndarray, pins: np.ndarray, weights: np.ndarray, *facts: np.ndarray) -> _Level:
     """A level with the nets of each vertex, too; the facts are costs, owners and folds."""
     shape = (len(indptr) - 1, len(weights))
     incidence = sp.csr_array((np.ones(len(pins), np.int8), pins, indptr), shape=shape).tocsc()
     vertex_ptr = incidence.indptr.astype(np.int64)
     nets = incidence.indices.astype(np.int32, copy=False)
-    return Level(weights, indptr, pins, vertex_ptr, nets, *facts)
+    return _Level(weights, indptr, pins, vertex_ptr, nets, *facts)
 
 
 @core.compiled
@@ -459,3 +432,184 @@ def _squeeze(net_ptr, pins, labels, clusters, new_ptr, new_pins, digest):
                 value += mixed ^ (mixed >> np.uint64(27))
         new_ptr[net + 1] = end
         digest[net] = value
+
+
+# While annealing: how much worse heating may make the partition, the highest temperature in costs
+# of a cut arc, and Energy.evenness over the mean expected volume of a part.
+_BATCH_TOLERANCE, _BATCH_HOTTEST, _BATCH_EVENNESS = 0.1, 10.0, 20.0
+
+
+def refine_for_batches(
+    model: HypergraphModel, parts: np.ndarray, k: int, share: float, *, effort: int = 1,
+    extra_weights: np.ndarray | None = None, **options: Any,
+) -> tuple[np.ndarray, float]:  # fmt: skip
+    """Move rows between the parts so that batches communicate less, within the balance.
+
+    Where each vertex is in a batch with probability q whoever else is (the sampler ``vertex``), a
+    batch with j sends j's row to a part that holds c of its readers with probability 1 − (1 − q)^c.
+    So the expected volume is q · Σ_j Σ_p (1 − (1 − q)^c_jp) over the parts p that j is not in:
+    between the edge cut (q → 0) and the volume of a full batch (q = 1), with no sampling error.
+    Demirci et al. 2022, section 4.3.3, estimate it by sampled hypergraphs.
+
+    ``model`` is the column-net hypergraph of full batches, ``share`` the probability q, 0 < q ≤ 1,
+    that a vertex is in a batch. There are ``effort`` times as many sweeps, and heating may go so
+    many times as far. All else is as for :func:`refine`; the rows that a batch exchanges in the
+    mean are returned too.
+    """
+    start = np.asarray(parts).astype(np.int32)
+    level = finest_level(model, extra_weights)
+    if k == 1 or not len(level.owners):
+        return start, 0.0
+    # The cost of so many readers, where one costs 1.
+    counts = np.arange(int(np.diff(level.indptr).max()) + 2)
+    cost = -np.expm1(counts * np.log1p(-share)) / share if share < 1 else counts.clip(0, 1.0)
+    search = _BatchSearch(k, cost, effort, objective=Objective(max_send=0.0), **options)
+    found = search.run(level, start)
+    return found, share**2 * search.volume(search.state(level, found, 0))
+
+
+@dataclass
+class _BatchSearch(_Search):
+    """Annealing of single vertices at what a move costs batches."""
+
+    cost: np.ndarray
+    longer: int
+    hottest = _BATCH_HOTTEST
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.tolerance = self.longer * _BATCH_TOLERANCE
+
+    def volume(self, state: core.State) -> float:
+        """The expected volume in units of what one cut arc costs."""
+        return float(_expected(state, self.cost))
+
+    def _descend(self, level: _Level, state: core.State, depth: int, finer: int = 0) -> core.State:
+        # A cluster is several readers for one net and one for another: vertices move alone.
+        return self._anneal(level, state, self.longer * sweeps_for(len(level.pins)))
+
+    def _sweep(self, state: core.State, temperature: float) -> None:
+        energy = self.energy_at(state, _PRESSURE[temperature == 0])
+        if temperature > 0:
+            energy = energy._replace(evenness=_BATCH_EVENNESS * self.volume(state) / self.k)
+        vertices = core.boundary(state)
+        _sweep(state, vertices, self.unit * temperature, energy, self.cost, self.random)
+
+    def value(self, state: Any, smooth: bool = False) -> float:
+        """The expected volume, as the objective has it."""
+        return float(np.log1p(self.volume(state)))
+
+
+@core.compiled
+def _expected(state, cost):
+    """Σ over nets and the parts that they touch but their home, of the cost of the readers."""
+    total = 0.0
+    for net in range(len(state.facts)):
+        facts = state.facts[net]
+        at, home = facts.where, facts.home
+        if facts.table:
+            for p in range(len(state.sizes)):
+                if p != home:
+                    total += facts.cost * cost[state.cells[at + p]]
+        else:
+            for c in range(at, at + 2 * facts.touched, 2):
+                if state.cells[c] != home:
+                    total += facts.cost * cost[state.cells[c + 1]]
+    return total
+
+
+@core.compiled
+def _note(desk, p, count, facts, mine, a, cost):
+    """Note what one part's readers of a net save a vertex of part ``a`` that would join them."""
+    if mine:
+        saved = cost[count] if p != a else 0.0
+    elif p == facts.home:
+        saved = cost[1]
+    else:
+        saved = cost[1] - (cost[count + 1] - cost[count])
+    desk.costs[core.NEAR, p] += facts.cost * saved
+
+
+@core.compiled
+def _survey(state, v, desk, wide, cost, random):
+    """Look at all nets of a vertex; how many candidates, and the cost of a part that has none.
+
+    ``desk.costs[NEAR]`` is how much less than there the vertex costs on each part.
+    """
+    k, a = len(state.sizes), np.int64(state.parts[v])
+    ncandidates, ntables, base = 0, 0, 0.0
+    for i in range(state.vertex_ptr[v], state.vertex_ptr[v + 1]):
+        facts = state.facts[state.nets[i]]
+        at, mine = facts.where, facts.owner == v
+        here = np.int64(0)
+        if facts.table:
+            ntables += 1
+            here = np.int64(state.cells[at + a])
+            if wide:
+                for p in range(k):
+                    if state.cells[at + p] > 0:
+                        _note(desk, p, np.int64(state.cells[at + p]), facts, mine, a, cost)
+        else:
+            for c in range(at, at + 2 * facts.touched, 2):
+                part, count = np.int64(state.cells[c]), np.int64(state.cells[c + 1])
+                if part == a:
+                    here = count
+                _note(desk, part, count, facts, mine, a, cost)
+                ncandidates = core.meet(desk, part, ncandidates)
+        if mine:  # the readers in its part would become remote ones
+            base += facts.cost * cost[here - 1]
+        else:
+            base += facts.cost * cost[1]
+            if facts.home != a:
+                base -= facts.cost * (cost[here] - cost[here - 1])
+    if wide:
+        return k, base
+    ncandidates = core.meet(desk, core.below(random, k), ncandidates)
+    if ntables:
+        for i in range(state.vertex_ptr[v], state.vertex_ptr[v + 1]):
+            facts = state.facts[state.nets[i]]
+            if facts.table:
+                for c in range(ncandidates):
+                    p = desk.candidates[c]
+                    count = np.int64(state.cells[facts.where + p])
+                    if count > 0:
+                        _note(desk, p, count, facts, facts.owner == v, a, cost)
+    return ncandidates, base
+
+
+@core.compiled
+def _sweep(state, vertices, temperature, energy, cost, random):
+    """Offer each vertex of a list, in random order, its best other part.
+
+    As :func:`partition.refinement.core.sweep`, at what a move costs batches.
+    """
+    k = len(state.sizes)
+    wide, desk = k <= core.WIDE, core.new_desk(k)
+    for p in range(k):
+        core.set_prices(state, p, energy)
+    for position in range(len(vertices)):
+        if state.stop[0]:
+            break
+        v = core.take(vertices, position, random)
+        a = np.int64(state.parts[v])
+        if state.sizes[a] == 1:
+            continue
+        ncandidates, base = _survey(state, v, desk, wide, cost, random)
+        base = core.leaving(state, v, energy, base)
+        best, least, ties = np.int64(-1), np.inf, 0
+        for c in range(ncandidates):
+            b = np.int64(c) if wide else desk.candidates[c]
+            delta = base - desk.costs[core.NEAR, b]
+            desk.costs[core.NEAR, b] = 0.0
+            desk.seen[b] = False
+            if b == a:
+                continue
+            delta = core.arriving(state, v, b, energy, delta)
+            if delta > least or not core.has_room(state, v, b, 1.0):
+                continue
+            ties = ties + 1 if delta == least else 1
+            if ties == 1 or core.below(random, ties) == 0:
+                best, least = b, delta
+        most = core.tolerance(temperature, random)
+        if best >= 0 and least <= most:
+            core.move(state, v, best, energy)

@@ -15,10 +15,9 @@ from partition.backends.catalogue import AUTO
 from partition.errors import UserError
 from partition.graph import store
 from partition.graph.metrics import Metrics, measure
-from partition.pipeline.adding import add_partition
+from partition.pipeline.adding import add_partition, make_parts
 from partition.pipeline.balance import name_of_numbers
 from partition.pipeline.portfolio import add_best
-from partition.pipeline.solving import make_parts
 from partition.records import atomic_file
 from partition.refinement.objective import Objective
 

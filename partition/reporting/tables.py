@@ -14,15 +14,14 @@ from rich.table import Column, Table
 
 from partition import terminal
 from partition.errors import shown
+from partition.graph import graph as graphs
 from partition.graph.aggregation import arrivals, loops
-from partition.graph.graph import AT_ONCE, MASKS, UNLABELLED, Graph, known_rows, of_split
-from partition.graph.links import PairSet, has_arcs
+from partition.graph.graph import AT_ONCE, MASKS, UNLABELLED, Graph, SparseRows
 from partition.graph.metrics import Metrics, NodeTraffic
 from partition.graph.relations import names_of
 from partition.graph.samples import SampleSet
-from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import EXCHANGED, Manifest, Partition, StoredGraph
-from partition.graph.typed import by_type
+from partition.graph.vertex_pairs import PairSet, has_arcs
 from partition.pipeline.checking import Finding
 
 MANY = 40  # relations in a table
@@ -135,7 +134,7 @@ def describe_data(stored: StoredGraph) -> dict[str, object]:
             "unknown": 1 - len(values) / graph.targets.size,
             "ones": float(np.mean(known == 1)),
         }
-    masks = of_split(graph, 0).masks
+    masks = graphs.of_split(graph, 0).masks
     return found | {"masks": {name: int(np.count_nonzero(mask)) for name, mask in masks.items()}}
 
 
@@ -188,8 +187,8 @@ def describe_schema(graph: Graph) -> dict[str, object]:
     types = graph.vertex_types
     if types is None or graph.arc_type is None:
         return {}
-    widths = {name: int(x.shape[1]) for name, x in by_type(graph).items()}
-    known = known_rows(graph)
+    widths = {name: int(x.shape[1]) for name, x in graphs.by_type(graph).items()}
+    known = graphs.known_rows(graph)
     arcs = np.zeros(len(graph.relations), np.int64)
     for start in range(0, graph.nnz, AT_ONCE):
         arcs += np.bincount(graph.arc_type[start : start + AT_ONCE], minlength=len(arcs))

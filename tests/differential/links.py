@@ -25,7 +25,7 @@ from gcnmpi.options.task import OF_RELATIONS, LinkOptions, tells_relations
 from gcnmpi.proof import oracle
 from gcnmpi.proof.links import LinkProblem
 from partition.graph.graph import Graph
-from partition.graph.links import identified, read_pairs, write_pairs
+from partition.graph.vertex_pairs import identified, read_pairs, write_pairs
 
 DECODERS: dict[str, dict[str, Any]] = {
     **{name: {} for name in ("dot", "distmult", "hadamard", "concat")},

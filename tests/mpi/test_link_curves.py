@@ -17,8 +17,8 @@ from words import latest, line, sets
 from gcnmpi.options.config import load_config
 from gcnmpi.proof import links
 from gcnmpi.run.record import read_run
-from partition.graph.links import identified, read_pairs, split_pairs, write_pairs
 from partition.graph.store import open_graph
+from partition.graph.vertex_pairs import identified, read_pairs, split_pairs, write_pairs
 
 COMMON = (
     "task.name=links", "dtype=float64", "train.epochs=4", "train.eval_every=2", "train.lr=0.02",

@@ -9,9 +9,9 @@ from axes import ALL
 from stored_graphs import store
 from words import line
 
-from partition.graph.links import split_pairs, write_pairs
 from partition.graph.relations import Relation
 from partition.graph.store import open_graph
+from partition.graph.vertex_pairs import split_pairs, write_pairs
 from partition.importing.synthetic import hetero, rmat, sbm
 
 N, WIDTH = 5000, 4096

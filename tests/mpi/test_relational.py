@@ -16,9 +16,9 @@ from gcnmpi.core import rng
 from gcnmpi.options.config import load_config
 from gcnmpi.options.train import sampler_of
 from gcnmpi.proof import oracle
-from partition.graph.links import split_pairs, write_pairs
 from partition.graph.relations import Relation
 from partition.graph.store import open_graph
+from partition.graph.vertex_pairs import split_pairs, write_pairs
 from partition.importing.readers.source import RelationArcs, TypedSource
 from partition.importing.typed import build_typed
 

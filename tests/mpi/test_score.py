@@ -19,8 +19,8 @@ from gcnmpi.options.config import load_config
 from gcnmpi.proof import links
 from gcnmpi.run.weights import read_weights
 from gcnmpi.run.weights_file import read_facts, write_weights
-from partition.graph.links import read_pairs, split_pairs, write_pairs
 from partition.graph.store import open_graph
+from partition.graph.vertex_pairs import read_pairs, split_pairs, write_pairs
 
 HIDDEN = "task.decoder_hidden=6,5 task.decoder_norm=layer"
 COMMON = (

@@ -16,10 +16,9 @@ from words import latest, line, sets
 from gcnmpi.options.config import load_config
 from gcnmpi.proof import links
 from gcnmpi.run.weights import read_weights
-from partition.graph.links import identified, read_pairs, split_pairs, write_pairs
 from partition.graph.relations import Relation
 from partition.graph.store import open_graph
-from partition.graph.twins import Twin
+from partition.graph.vertex_pairs import Twin, identified, read_pairs, split_pairs, write_pairs
 from partition.importing.readers.source import RelationArcs, TypedSource
 from partition.importing.typed import build_typed
 

@@ -34,9 +34,9 @@ from gcnmpi.run.record import Epoch, read_run
 from gcnmpi.run.weights import read_weights
 from partition.errors import UserError
 from partition.graph.graph import Graph
-from partition.graph.links import read_pairs, split_pairs, write_pairs
 from partition.graph.metrics import measure
 from partition.graph.store import open_graph, read_partition, write_graph
+from partition.graph.vertex_pairs import read_pairs, split_pairs, write_pairs
 from partition.importing.links import read_masks
 from partition.importing.partfile import read_parts
 from partition.importing.readers.reading import read_source

@@ -18,11 +18,10 @@ from partition.graph.graph import arcs as sources_of
 from partition.graph.metrics import measure
 from partition.graph.store import list_partitions, read_partition
 from partition.importing.partfile import read_parts
-from partition.models.hypergraph import HypergraphModel
-from partition.pipeline import solving
-from partition.pipeline.adding import PartitionWarning, add_partition, refine_partition
+from partition.models.descriptions import HypergraphModel
+from partition.pipeline import adding
+from partition.pipeline.adding import PartitionWarning, add_partition, make_parts, refine_partition
 from partition.pipeline.portfolio import add_best
-from partition.pipeline.solving import make_parts
 from partition.refinement.objective import Objective
 
 pytestmark = pytest.mark.slow
@@ -180,7 +179,7 @@ def fake(tmp_path, monkeypatch):
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
         monkeypatch.delitem(sys.modules, "fake_tool", raising=False)
         entries = {"fake": "fake_tool:TOOL"}
-        monkeypatch.setattr(solving, "TOOLS", replace(TOOLS, entries=entries))
+        monkeypatch.setattr(adding, "TOOLS", replace(TOOLS, entries=entries))
         monkeypatch.setitem(MODELS, "fake", replace(MODELS["rp"], tools=("fake",)))
 
     return install
@@ -192,8 +191,8 @@ def test_a_tool_that_fails_is_reported_and_nothing_is_written(folder, fake, monk
     refuses(FAKES[body], add_partition, folder, "fake", 5)
     assert list((folder / "partitions").iterdir()) == []
     if "no luck" in body:  # in this process, it is one line too
-        tool = replace(solving.TOOLS.get("fake"), distribution=None)
-        monkeypatch.setattr(solving, "choose_tool", lambda model, name: ("fake", tool))
+        tool = replace(adding.TOOLS.get("fake"), distribution=None)
+        monkeypatch.setattr(adding, "choose_tool", lambda model, name: ("fake", tool))
         message = r"the tool 'fake' failed: RuntimeError: no luck \(fake_tool.py, line 5\)"
         refuses(message, make_parts, SMALL, "fake", 2)
 

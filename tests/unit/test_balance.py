@@ -12,11 +12,10 @@ from small_graphs import make_folder, partitioned_graphs, random_graph
 from partition.graph.graph import row_sizes
 from partition.graph.metrics import measure
 from partition.importing.synthetic import rmat, sbm
-from partition.models.graph import graph_model
+from partition.models.descriptions import graph_model
 from partition.pipeline import balance
-from partition.pipeline.adding import add_partition
+from partition.pipeline.adding import add_partition, make_parts
 from partition.pipeline.balance import Recipe, constraint_weights, limits, part_loads, repair
-from partition.pipeline.solving import make_parts
 
 
 def excess(parts, k, weights, limit):

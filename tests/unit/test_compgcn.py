@@ -18,10 +18,9 @@ from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Setting, rank_schemes
 from gcnmpi.proof.oracle import Problem
 from gcnmpi.run.weights import read_weights
-from partition.graph.graph import arcs
+from partition.graph.graph import arcs, inputs_of
 from partition.graph.relations import Relation, Schema
 from partition.graph.store import open_graph, write_graph
-from partition.graph.typed import inputs_of
 from partition.importing.typed import build_typed
 
 RGCN = {

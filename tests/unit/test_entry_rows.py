@@ -14,9 +14,8 @@ from gcnmpi.layout.loading import RowNormalised, row_normalised
 from gcnmpi.options.kernel import KERNELS
 from gcnmpi.options.scheme import ROW_ORDERS
 from partition.graph.aggregation import from_coordinates, normalised
-from partition.graph.graph import Graph
+from partition.graph.graph import Graph, group_count
 from partition.graph.relations import Relation, VertexTypes
-from partition.graph.typed import group_count
 
 WAYS = ["numpy", "compiled"] if rows._native is not None else ["numpy"]
 
@@ -233,7 +232,7 @@ def test_hubs_come_first():
 @pytest.mark.parametrize("at_once", [1 << 22, 3000], ids=["counted", "of some vertices"])
 @pytest.mark.parametrize("direction", ["in", "out"])
 def test_groups_are_counted(direction, at_once, monkeypatch):
-    monkeypatch.setattr("partition.graph.typed.COUNTED_AT_ONCE", at_once)
+    monkeypatch.setattr("partition.graph.graph.COUNTED_AT_ONCE", at_once)
     random = np.random.default_rng(2)
     n, arcs = 2000, 12_000
     source, target = np.sort(random.integers(0, n, arcs)), random.integers(0, n, arcs)

@@ -21,18 +21,24 @@ from stored_graphs import change_json
 from tensor_files import instance, named, tensor, write_state, write_torch
 
 from gcnmpi.proof.links import training_graph
-from partition.graph import links
+from partition.graph import vertex_pairs
 from partition.graph.graph import arcs
 from partition.graph.hashing import key, mixed, permuted
-from partition.graph.links import drawn_candidates, list_pairs, read_pairs, split_pairs, write_pairs
 from partition.graph.relations import Relation, VertexTypes
 from partition.graph.store import open_graph, write_graph
+from partition.graph.vertex_pairs import (
+    drawn_candidates,
+    list_pairs,
+    page_rank,
+    read_pairs,
+    split_pairs,
+    with_hard_candidates,
+    write_pairs,
+)
 from partition.importing.links import pairs_of
 from partition.importing.readers.source import RelationArcs, TypedSource
 from partition.importing.typed import build_typed
 from partition.importing.vertex_data import VertexFiles, attach
-from partition.pipeline import hard_candidates
-from partition.pipeline.hard_candidates import page_rank, with_hard_candidates
 
 MASKS = ("train", "val", "test")
 SHARES = "0.85", "0.05", "0.10"
@@ -90,7 +96,7 @@ def test_negatives_are_distinct_and_no_arcs(graph, directed, seed, each):
     assert not set(together) & expected
     assert all(u != v if directed else u < v for u, v in together)
     # All that are free can be drawn, and a longer draw begins with a shorter one.
-    drawn, half = (links.non_arcs(graph, size, directed, seed) for size in (free, free // 2))
+    drawn, half = (vertex_pairs.non_arcs(graph, size, directed, seed) for size in (free, free // 2))
     assert len(set(drawn.tolist())) == free
     np.testing.assert_array_equal(half, drawn[: free // 2])
 
@@ -100,7 +106,7 @@ def test_a_split_depends_on_the_seed_only(monkeypatch):
     made = split_pairs(graph, SHARES, 3, negatives=2)
     for more in ((3,), (4,), (3, True)):
         assert (split_pairs(graph, SHARES, *more, negatives=2).id == made.id) == (more == (3,))
-    monkeypatch.setattr(links, "_AT_ONCE", 7)
+    monkeypatch.setattr(vertex_pairs, "_AT_ONCE", 7)
     assert split_pairs(graph, (0.85, 0.05, 0.1), 3, negatives=2).id == made.id
 
 
@@ -142,12 +148,12 @@ def test_a_folder_gives_back_what_was_written(path):
     # The id is of all that a run sees.
     changes = {"directed": True}, {"replaced": "second"}, {"drawn": 3}, {"drawn": 3, "seed": 8}
     others = {"relations": {}}, {"candidates": {}}
-    ids = {links.identified(replace(made, **one)).id for one in ({}, *changes, *others)}
+    ids = {vertex_pairs.identified(replace(made, **one)).id for one in ({}, *changes, *others)}
     assert len(ids) == 7
-    assert links.identified(replace(made, name="x", seed=8, made="")).id in ids
+    assert vertex_pairs.identified(replace(made, name="x", seed=8, made="")).id in ids
     # A mapped array outlives the set: of a run that has begun, say.
     assert list_pairs(path) == ["full"]
-    links.remove_pairs(path, "full")
+    vertex_pairs.remove_pairs(path, "full")
     assert (list_pairs(path), [*(path / "pairs").iterdir()]) == ([], [])
     assert found.positives["train"].sum() > 0
     # Sets of other arcs go with these; those of the same stay.
@@ -305,7 +311,7 @@ def test_pairs_of_relations_are_split_and_have_negatives_relation_by_relation(sh
         assert [len(each) for each in drawn] == [2 * size for size in sizes]
         together = drawn[0] + drawn[1]
         assert len(set(together)) == len(together)
-        assert not links.has_arcs(shop, np.array(together), directed).any()
+        assert not vertex_pairs.has_arcs(shop, np.array(together), directed).any()
         first, second = map(types.range, (shop.relations[r].source, shop.relations[r].target))
         assert all(u in first and v in second and u != v for u, v in together)
         assert directed or r or all(u < v for u, v in together)
@@ -366,12 +372,12 @@ def test_no_held_out_edge_stays_in_the_graph_by_another_relation(tmp_path, case)
             ways = {(u, v, names[r])}
             ways |= {(*((v, u) if t else (u, v)), b) for a, b, t in twins if a == names[r]}
             assert {of_mask.setdefault(way, mask) for way in ways} == {mask}
-    gone = links.left_out(made, source, target, graph.n, graph.arc_type)
+    gone = vertex_pairs.left_out(made, source, target, graph.n, graph.arc_type)
     arcs_of = zip(source.tolist(), target.tolist(), np.array(names)[graph.arc_type], strict=True)
     np.testing.assert_array_equal(gone, [of_mask.get(arc, "train") != "train" for arc in arcs_of])
     # Pairs that do not say of which relation they are take no less.
     plain = replace(made, relations={}, relation_names=())
-    without = links.left_out(plain, source, target, graph.n, graph.arc_type)
+    without = vertex_pairs.left_out(plain, source, target, graph.n, graph.arc_type)
     assert (without >= gone).all()
     for pairs, left in ((made, ~gone), (plain, ~without)):
         rest = training_graph(graph, pairs)
@@ -388,8 +394,8 @@ def test_a_graph_that_is_nearly_symmetric_has_one_mask_for_both_ways(tmp_path, s
     path = make_folder(tmp_path / "g.graph", graph := from_arcs(60, [*drawn, *back]))
     told, nearly = run("pairs", path, "--directed").stderr, share < 0.1
     made = read_pairs(path, "links")
-    held = {*as_tuples(links.held_out(made))}
-    gone = links.left_out(made, arcs(graph), graph.indices, graph.n)
+    held = {*as_tuples(vertex_pairs.held_out(made))}
+    gone = vertex_pairs.left_out(made, arcs(graph), graph.indices, graph.n)
     expected = {*held, *({(v, u) for u, v in held} if nearly else ())}
     np.testing.assert_array_equal(gone, [arc in expected for arc in arcs_in(graph)])
     np.testing.assert_array_equal(arcs(training_graph(graph, made)), arcs(graph)[~gone])
@@ -469,11 +475,11 @@ def neighbours(graph, pairs):
 def pushed(near, source):
     """PageRank by the definition, of one source, all vertices at once."""
     degree, kept, rest = near.sum(1), np.zeros(len(near)), np.eye(len(near))[source]
-    for _ in range(hard_candidates.MOST_STEPS):
-        full = rest > hard_candidates.REST * degree
-        kept[full] += hard_candidates.RESTART * rest[full]
+    for _ in range(vertex_pairs._MOST_STEPS):
+        full = rest > vertex_pairs._REST * degree
+        kept[full] += vertex_pairs._RESTART * rest[full]
         share = np.where(full, rest, 0) / np.maximum(degree, 1)
-        rest = np.where(full, 0, rest) + (1 - hard_candidates.RESTART) * share @ near
+        rest = np.where(full, 0, rest) + (1 - vertex_pairs._RESTART) * share @ near
     return kept
 
 
@@ -528,7 +534,7 @@ def test_page_rank_is_near_that_of_the_equation():
     graph = random_graph(30, 200)
     near = neighbours(graph, split_pairs(graph, ("1", "0", "0")))
     exact = 0.15 * np.linalg.inv(np.eye(30) - 0.85 * near / np.maximum(near.sum(1), 1)[:, None])
-    matrix = hard_candidates._near(graph, np.empty((0, 2), int))
+    matrix = vertex_pairs._near(graph, np.empty((0, 2), int))
     found = page_rank(matrix, np.diff(matrix.indptr), np.arange(30)).toarray()
     assert (found <= exact + 1e-6).all()
     # A vertex keeps less than 5e-5 times its degree of the rest.

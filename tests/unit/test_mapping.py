@@ -13,10 +13,14 @@ from small_graphs import make_folder, partitioned_graphs, random_graph
 
 from partition.graph.metrics import exchange_matrix, node_traffic
 from partition.importing.synthetic import sbm
-from partition.models.graph import graph_model, row_model
-from partition.models.hypergraph import hypergraph_model
-from partition.pipeline.adding import add_partition
-from partition.pipeline.nodes import induced, join_parts, map_to_nodes, partition_nodes_first
+from partition.models.descriptions import graph_model, hypergraph_model, row_model
+from partition.pipeline.adding import (
+    add_partition,
+    induced,
+    join_parts,
+    map_to_nodes,
+    partition_nodes_first,
+)
 from partition.reporting.comparison import compare
 
 directions = st.sampled_from(["in", "out"])

@@ -54,7 +54,7 @@ def test_measure_equals_the_definition(case, direction, limit, sparse):
     with pytest.MonkeyPatch.context() as patch:  # chunks of any size give the same figures
         chunks = graph_module.chunks
         patch.setattr("partition.graph.metrics.chunks", lambda indptr: chunks(indptr, limit))
-        patch.setattr("partition.graph.metrics.SPARSE", sparse)  # whether they are sorted or marked
+        patch.setattr("partition.graph.cover.SPARSE", sparse)  # whether they are sorted or marked
         assert measure(graph, parts, k, direction) == oracle(graph, parts, k, direction)
 
 

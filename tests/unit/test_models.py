@@ -20,16 +20,20 @@ from partition.graph import aggregation as columns_module
 from partition.graph import graph as graph_module
 from partition.graph import metrics
 from partition.graph.aggregation import aggregation_matrix, column_pieces, normalised, row_sums
-from partition.graph.content import content_id
 from partition.graph.graph import Graph, arcs, symmetry
+from partition.graph.manifest import content_id
 from partition.graph.metrics import measure, measure_mixed, measure_mixed_both
 from partition.graph.store import open_graph, read_partition, write_graph
 from partition.importing.synthetic import rmat, sbm
-from partition.models.graph import graph_model, row_model
-from partition.models.hypergraph import hypergraph_model, without_large_nets
-from partition.models.medium_grain import medium_grain_model
-from partition.pipeline import memory
-from partition.pipeline.memory import within
+from partition.models.descriptions import (
+    graph_model,
+    hypergraph_model,
+    medium_grain_model,
+    row_model,
+    without_large_nets,
+)
+from partition.pipeline import adding
+from partition.pipeline.adding import within
 from partition.refinement.objective import OBJECTIVES, Objective
 
 directions = st.sampled_from(["in", "out"])
@@ -269,7 +273,7 @@ def test_what_fits_is_chosen():
     assert fixed.peak < free.peak
     assert within(graph, "gp", 8, fixed.peak, tool="metis").options["max_net"] == 100
     less = within(graph, "gp", 8, free.peak - 1, tool="metis")
-    assert less.options["max_net"] in memory.NETS
+    assert less.options["max_net"] in adding.NETS
     assert less.peak < free.peak
     caught = refuses(r"too little: --model gp takes 0.\d\d GB", within, graph, "gp", 8, 1e8)
     assert "give --memory 0." in str(caught)

@@ -9,7 +9,7 @@ from refusals import raising, refuses
 
 from gcnmpi.cli.main import cli as gcnmpi_cli
 from partition.graph.store import list_partitions, read_partition
-from partition.pipeline import solving
+from partition.pipeline import adding
 
 
 @pytest.fixture
@@ -161,10 +161,10 @@ def test_mistakes_end_in_a_message_and_code_2(demo, tmp_path, monkeypatch):
 
 
 def test_interruption_and_too_little_memory_are_one_line_and_write_nothing(demo, monkeypatch):
-    monkeypatch.setattr(solving, "make_parts", raising(KeyboardInterrupt))
+    monkeypatch.setattr(adding, "make_parts", raising(KeyboardInterrupt))
     assert "interrupted" in run("add", demo, "--model", "rp", "-k", 2, code=130).stderr
     large = raising(MemoryError("Unable to allocate 7 GiB\nfor an array"))
-    monkeypatch.setattr(solving, "make_parts", large)
+    monkeypatch.setattr(adding, "make_parts", large)
     said = refused("add", demo, "--model", "rp", "-k", 2)
     assert said.startswith("error: not enough memory: unable to allocate 7 GiB for an array\n")
     assert list((demo / "partitions").iterdir()) == []

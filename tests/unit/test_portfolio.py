@@ -23,11 +23,10 @@ from partition.graph.store import (
     write_partition,
 )
 from partition.importing.synthetic import rmat, sbm
-from partition.pipeline import portfolio, solving
-from partition.pipeline.adding import add_partition, refine_partition
+from partition.pipeline import adding, portfolio
+from partition.pipeline.adding import add_partition, make_parts, refine_partition
 from partition.pipeline.balance import Recipe
 from partition.pipeline.portfolio import Facts, Network, add_best, candidates
-from partition.pipeline.solving import make_parts
 from partition.refinement.objective import Objective
 
 pytestmark = pytest.mark.slow
@@ -161,9 +160,9 @@ def test_no_tool_tries_to_mix_where_nothing_is_gained(tmp_path, folder, monkeypa
 
 
 def test_what_is_stopped_or_fails_is_told_and_is_not_deterministic(folder, cheap, monkeypatch):
-    monkeypatch.setattr(solving, "make_parts", raising(UserError("out of luck")))
+    monkeypatch.setattr(adding, "make_parts", raising(UserError("out of luck")))
     refuses("out of luck", add_best, folder, 3)
-    monkeypatch.setattr(solving, "make_parts", raising(KeyboardInterrupt))
+    monkeypatch.setattr(adding, "make_parts", raising(KeyboardInterrupt))
     assert "interrupted" in run("add", folder, "--model", "auto", "-k", 3, code=130).stderr
     assert list((folder / "partitions").iterdir()) == []
 
@@ -172,7 +171,7 @@ def test_what_is_stopped_or_fails_is_told_and_is_not_deterministic(folder, cheap
             raise TimeIsUp("the tool was stopped after 3 s")
         return make_parts(graph, model, *args, **kwargs)
 
-    monkeypatch.setattr(solving, "make_parts", failing)
+    monkeypatch.setattr(adding, "make_parts", failing)
     (made,) = add_best(folder, 3)
     assert (made.tool, made.deterministic) == ("random", False)
     notes = {row["step"]: row["note"] for row in made.history}
@@ -189,7 +188,7 @@ def test_a_clock_that_runs_out(folder, cheap, monkeypatch):
         monkeypatch.setattr(Deadline, "left", lambda self: 0.0)
         return parts
 
-    monkeypatch.setattr(solving, "make_parts", slowly)
+    monkeypatch.setattr(adding, "make_parts", slowly)
     (made,) = add_best(folder, 4, exchange="rows")
     assert not made.deterministic
     assert made.options["refine"] is None

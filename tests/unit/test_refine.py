@@ -14,12 +14,18 @@ from partition.deadline import Deadline
 from partition.graph.graph import Graph, row_sizes
 from partition.graph.metrics import measure
 from partition.importing.synthetic import sbm
-from partition.models.hypergraph import hypergraph_model
+from partition.models.descriptions import hypergraph_model
 from partition.refinement import core
-from partition.refinement.batches import refine_for_batches
 from partition.refinement.core import choose, new_desk, survey
 from partition.refinement.objective import Objective
-from partition.refinement.search import cluster, contract, finest_level, new_state, refine
+from partition.refinement.search import (
+    cluster,
+    contract,
+    finest_level,
+    new_state,
+    refine,
+    refine_for_batches,
+)
 
 pytestmark = pytest.mark.slow
 

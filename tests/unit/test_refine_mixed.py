@@ -9,8 +9,8 @@ from test_refine import FLAT, FREE, check_prices, counts, moves_of, partitioned,
 from partition.graph.aggregation import columns
 from partition.graph.metrics import measure_mixed
 from partition.importing.synthetic import rmat
-from partition.models.medium_grain import medium_grain_model
-from partition.refinement import core, matching
+from partition.models.descriptions import medium_grain_model
+from partition.refinement import core, mixed
 from partition.refinement.mixed import refine_mixed
 from partition.refinement.objective import Objective
 from partition.refinement.search import finest_level, new_state
@@ -46,7 +46,7 @@ def test_counts_are_the_metrics_and_moves_keep_them(case, direction, seed):
 
 def matched(graph, parts, k, direction="in"):
     fixed, matrix = np.zeros((graph.n, 1), np.int64), columns(graph, direction)
-    return matching.new_matching(*matrix, parts, k, fixed, (True,), 0.01)
+    return mixed.new_matching(matrix, parts, k, fixed, (True,), 0.01)
 
 
 @settings(max_examples=100)
@@ -56,12 +56,12 @@ def test_a_matching_counts_what_the_metrics_do(case, direction, seed):
     state = matched(graph, parts, k, direction)
     price(state)
     for number, (v, b) in enumerate(moves_of(state, seed)):
-        matching.move(state, v, b, FREE)
+        mixed.move(state, v, b, FREE)
         if number < 5:  # between complete marks a move is counted at once
             send = measure_mixed(graph, state.parts, k, direction).send_rows
             assert state.send.tolist() == send
-            matching.settle(state, 0.01)
-    matching.settle(state, 0.01)
+            mixed.settle(state, 0.01)
+    mixed.settle(state, 0.01)
     expected = measure_mixed(graph, state.parts, k, direction)
     assert counts(state) == (expected.send_rows, expected.recv_rows, expected.work)
     assert (state.sizes.tolist(), state.messages[0]) == (expected.rows, expected.messages)
@@ -101,10 +101,10 @@ def chosen(state, seed, energy, limit):
     """A vertex, the part that it should move to, below 0 if none, and the difference."""
     price(state, energy)
     v, random = seed % len(state.parts), np.array([seed + 1], np.uint64)
-    desk = matching.new_desk(len(state.sizes), state.sums.shape[1])
+    desk = mixed.new_desk(len(state.sizes), state.sums.shape[1])
     state.limits[:] = limit
-    lost = matching.survey(state, v, desk, 1)
-    return v, *matching.choose(state, v, desk, lost, energy, False, random)
+    lost = mixed.survey(state, v, desk, 1)
+    return v, *mixed.choose(state, v, desk, lost, energy, False, random)
 
 
 @settings(max_examples=100)
@@ -118,7 +118,7 @@ def test_a_move_costs_what_the_marks_say(case, seed):
     if b < 0:
         return
     before, a = state.pairs.copy(), state.parts[v]
-    matching.move(state, v, b, energy)
+    mixed.move(state, v, b, energy)
     change = state.pairs - before
     assert abs(change.sum() - delta) <= 2
     if not before[[a, b], [b, a]].any() and not state.pairs[[a, b], [b, a]].any():

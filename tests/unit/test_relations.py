@@ -17,10 +17,10 @@ from typed_graphs import CITES, COUNTS, ENDS, READS, WRITES, relations_of, sourc
 
 import gcnmpi
 from partition.graph.aggregation import aggregation_matrix
-from partition.graph.links import read_pairs
+from partition.graph.graph import inputs_of
 from partition.graph.relations import Relation, number_relations, relation_dtype
 from partition.graph.store import open_graph, read_partition
-from partition.graph.typed import inputs_of
+from partition.graph.vertex_pairs import read_pairs
 from partition.importing.typed import build_typed, import_typed
 from partition.pipeline.balance import constraint_weights, single_constraints
 

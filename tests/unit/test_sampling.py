@@ -97,12 +97,12 @@ def test_a_neighbour_batch_row_by_row(direction, fanouts):
 def test_labor_keeps_a_column_for_all_rows_of_one_length_or_for_none(fanout):
     sampler = make_sampler("labor", 60, 10, 5, (fanout,))
     row, column = np.repeat(np.arange(20), 40), np.tile(np.arange(20, 60), 20)
-    kept = np.array([sampler.kept(epoch, 0, 0, row, column) for epoch in range(500)])
+    kept = np.array([sampler.kept((epoch, 0, 0), row, column) for epoch in range(500)])
     by_row = kept.reshape(500, 20, 40)
     assert (by_row == by_row[:, :1]).all()
     mean = 40 if fanout < 0 else fanout
     assert abs(by_row[:, 0].sum(1).mean() - mean) <= 4 * np.sqrt(mean * (1 - mean / 40) / 500)
-    short = sampler.kept(0, 0, 0, np.zeros(3, int), np.array([0, 5, 9]))
+    short = sampler.kept((0, 0, 0), np.zeros(3, int), np.array([0, 5, 9]))
     assert short[0]  # the diagonal
     assert short.all() or fanout == 1
 
@@ -119,7 +119,7 @@ def test_the_mean_of_sampled_products_is_the_product(name):
     for epoch in range(800):
         inside = sampler.contains(epoch, 0, np.arange(40))
         present = np.ones(40, bool) if sampler.layered else inside
-        kept, factor = sampler.entries(epoch, 0, 0, row, column)
+        kept, factor = sampler.entries((epoch, 0, 0), row, column)
         values = matrix.data[kept] * factor * x[column[kept]]
         product = np.bincount(row[kept], values, minlength=40)[present]
         sums[present] += product

@@ -12,7 +12,7 @@ from stored_graphs import small_graph, store
 
 from gcnmpi.cluster.jobs import slurm
 from partition.backends.process import run_each
-from partition.models.graph import RowModel
+from partition.models.descriptions import RowModel
 from partition.startup import PYTHON
 
 ROOT = Path(__file__).parents[2]

@@ -13,8 +13,8 @@ from small_graphs import make_folder, partitioned_graphs, random_graph
 from partition.graph.graph import row_sizes
 from partition.graph.metrics import pattern_exchange
 from partition.graph.sampling import MODEL, make_sampler, sides, stream_seed
-from partition.models import stochastic
-from partition.models.stochastic import nets_needed, settle, stochastic_model
+from partition.models import descriptions
+from partition.models.descriptions import nets_needed, settle, stochastic_model
 from partition.pipeline.adding import add_partition
 from partition.reporting.simulate import simulate
 
@@ -41,7 +41,7 @@ def test_connectivity_is_the_volume_of_the_batches(case, direction, options, bat
     graph, parts, k = case
     options = options | {"batch": min(3, graph.n)}
     with pytest.MonkeyPatch.context() as patch:  # merging often or once makes no difference
-        patch.setattr(stochastic, "PENDING_PINS", pending)
+        patch.setattr(descriptions, "PENDING_PINS", pending)
         model = stochastic_model(graph, direction, seed=7, batches=batches, **options)
     lambdas = {net: len(set(parts[list(net[1])].tolist())) for net in nets_of(model)}
     connectivity = sum(cost * (lambdas[net] - 1) for net, cost in nets_of(model).items())

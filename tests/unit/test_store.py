@@ -24,15 +24,22 @@ from gcnmpi.options.config import from_table
 from gcnmpi.options.frames import frames_of
 from gcnmpi.options.task import SAMPLES, TASKS
 from gcnmpi.run.samples.reading import OwnSteps
-from partition.graph import content, sparse_rows, store
 from partition.graph import graph as graph_module
-from partition.graph.content import content_id, data_id
-from partition.graph.graph import Graph, known_rows, of_split, training_rows
-from partition.graph.links import read_pairs, write_pairs
+from partition.graph import manifest, store
+from partition.graph.graph import (
+    Graph,
+    SparseRows,
+    check_rows,
+    kept_form,
+    known_rows,
+    of_split,
+    training_rows,
+)
+from partition.graph.manifest import content_id, data_id
 from partition.graph.metrics import measure
 from partition.graph.samples import list_samples, read_samples, write_samples
-from partition.graph.sparse_rows import SparseRows, check_rows, from_dense, kept_form
 from partition.graph.store import list_partitions, open_graph, read_partition, write_graph
+from partition.graph.vertex_pairs import read_pairs, write_pairs
 from partition.importing.assemble import attach_files
 from partition.importing.vertex_data import RandomSplit, VertexFiles, attach, draw_masks
 from partition.pipeline.adding import add_partition
@@ -382,7 +389,7 @@ def test_a_check_finds_what_a_folder_lies_about(folder, says):
 
 @pytest.mark.parametrize("at_once", [1 << 15, 2])
 def test_symmetry_is_looked_at(tmp_path, monkeypatch, at_once):
-    monkeypatch.setattr(content, "AT_ONCE", at_once)
+    monkeypatch.setattr(manifest, "AT_ONCE", at_once)
     pairs = [(0, 1), (1, 0), (1, 2), (2, 1), (3, 3), (4, 0), (0, 4)]
     graph, path = from_arcs(5, pairs), tmp_path / "g.graph"
     weights = np.arange(graph.nnz, dtype=float)
@@ -632,7 +639,7 @@ def random_rows(n=50, width=200, filled=0.03):
 
 def test_it_reads_like_the_dense_array():
     dense = random_rows()
-    sparse = from_dense(dense)
+    sparse = kept_form(dense, "sparse")
     for name in ("shape", "dtype", "ndim", "size", "nbytes"):
         assert getattr(sparse, name) == getattr(dense, name)
     np.testing.assert_array_equal(np.asarray(sparse), dense)
@@ -650,13 +657,13 @@ def test_it_reads_like_the_dense_array():
 
 def test_what_is_kept_sparse(monkeypatch):
     for filled, least, sparse in ((0.03, 0, 1), (0.2, 0, 0), (0.03, 1 << 20, 0), (0.0, 0, 0)):
-        monkeypatch.setattr(sparse_rows, "LEAST_BYTES", least)
+        monkeypatch.setattr("partition.graph.graph.LEAST_BYTES", least)
         dense = random_rows(filled=filled)
         assert isinstance(kept_form(dense), SparseRows) == sparse
         assert isinstance(kept_form(dense, "sparse"), SparseRows) == bool(filled)
-        for form in (dense, from_dense(random_rows())):
+        for form in (dense, kept_form(random_rows(), "sparse")):
             assert isinstance(kept_form(form, "dense"), np.ndarray)
-        assert isinstance(kept_form(from_dense(dense)), SparseRows)
+        assert isinstance(kept_form(kept_form(dense, "sparse")), SparseRows)
     assert kept_form(None) is None
 
 
@@ -666,7 +673,7 @@ def graph_with(features):
 
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 def test_a_folder_keeps_them_in_their_form_and_gives_them_back(tmp_path, monkeypatch, form):
-    monkeypatch.setattr(sparse_rows, "LEAST_BYTES", 0)  # they are worth being sparse
+    monkeypatch.setattr("partition.graph.graph.LEAST_BYTES", 0)  # they are worth being sparse
     dense = random_rows()
     graph = replace(graph_with(dense), labels=np.zeros(50, np.int32))
     path = make_folder(tmp_path / "g.graph", graph, keep_features=form)
@@ -690,7 +697,7 @@ def test_damage_is_found(tmp_path):
         change_array(path, f"features_{part}", -1, value)
         assert says in run("check", path, code=2).output
         np.save(path / f"features_{part}.npy", good)
-    rows = from_dense(random_rows())
+    rows = kept_form(random_rows(), "sparse")
     assert check_rows(rows, 0, 50) is None
     row = int(np.flatnonzero(np.diff(rows.indptr) > 1)[0])
     rows.indices[rows.indptr[row]] = rows.indices[rows.indptr[row] + 1]

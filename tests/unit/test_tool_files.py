@@ -12,9 +12,7 @@ from small_graphs import make_folder, partitioned_graphs, random_graph
 
 from partition.graph.store import read_partition
 from partition.importing.partfile import read_parts
-from partition.models.graph import graph_model, row_model
-from partition.models.hypergraph import hypergraph_model
-from partition.models.stochastic import stochastic_model
+from partition.models.descriptions import graph_model, hypergraph_model, row_model, stochastic_model
 from partition.pipeline import tool_files
 from partition.pipeline.tool_files import export_model, write_model
 

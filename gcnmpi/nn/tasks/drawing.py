@@ -14,9 +14,9 @@ from gcnmpi.mpi.comm import slice_of
 from gcnmpi.options.task import LinkOptions, Negatives, negatives_of
 from partition.errors import UserError
 from partition.graph.hashing import key, mixed
-from partition.graph.links import PairSet
 from partition.graph.relations import VertexTypes
 from partition.graph.sampling import VertexSampler
+from partition.graph.vertex_pairs import PairSet
 
 # Purposes of hashes.
 FIRST, SECOND, POOL, SIDE, POSITIVES, NEGATIVES, END = range(7)

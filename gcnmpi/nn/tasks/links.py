@@ -21,8 +21,8 @@ from gcnmpi.nn.tasks.interface import Loss, Made, Task
 from gcnmpi.options.config import Config
 from gcnmpi.options.task import OF_RELATIONS, LinkOptions, tells_relations
 from partition.errors import UserError
-from partition.graph.links import HELD_OUT, PairSet, list_pairs, read_pairs
 from partition.graph.store import StoredGraph
+from partition.graph.vertex_pairs import HELD_OUT, PairSet, list_pairs, read_pairs
 
 Losses = tuple[np.ndarray, np.ndarray, np.ndarray]
 OfGroups = Callable[[np.ndarray, np.ndarray], Losses]

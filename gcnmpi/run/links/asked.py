@@ -19,9 +19,9 @@ from gcnmpi.run.vertices import called, picked_vertices
 from gcnmpi.run.writing import Rows, check_writable, deliver, on_root
 from partition.errors import UserError, unknown_name
 from partition.graph.graph import MASKS
-from partition.graph.links import list_pairs, read_pairs
 from partition.graph.relations import number_relations
 from partition.graph.store import StoredGraph, open_graph
+from partition.graph.vertex_pairs import list_pairs, read_pairs
 
 Tell = Callable[[str], None]
 ALL = "all"  # vertices

@@ -26,7 +26,7 @@ from gcnmpi.run.evaluation import Logits
 from gcnmpi.run.links.filtered import FilteredRanks
 from gcnmpi.run.links.scoring import Decoder, LocalScores, pairs_of
 from gcnmpi.run.problem import Problem
-from partition.graph.links import HELD_OUT, drawn_candidates
+from partition.graph.vertex_pairs import HELD_OUT, drawn_candidates
 
 
 class LinkEvaluation:

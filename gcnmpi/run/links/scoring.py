@@ -26,7 +26,7 @@ from gcnmpi.run.problem import Problem
 from gcnmpi.schemes.operations import EXCHANGES
 from gcnmpi.schemes.row_scheme import RowScheme
 from gcnmpi.schemes.scored import PairScheme
-from partition.graph.links import PairSet
+from partition.graph.vertex_pairs import PairSet
 
 AT_ONCE = 1 << 21  # numbers of rows that are multiplied at once
 

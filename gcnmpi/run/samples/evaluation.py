@@ -14,7 +14,7 @@ from gcnmpi.options.task import chosen_metrics
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.samples.step import Ahead, Setup, put_frames
 from gcnmpi.schemes.operations import Product
-from partition.graph.links import HELD_OUT
+from partition.graph.vertex_pairs import HELD_OUT
 
 _AT_ONCE = 1 << 16  # numbers that are looked at at once: they stay in the cache
 

@@ -59,7 +59,7 @@ class Whole:
         for hop in range(len(sampler.fanouts) or 1):
             some = np.isin(coo.row, rows)
             row, column, value = coo.row[some], coo.col[some], coo.data[some]
-            kept, factor = sampler.entries(epoch, batch, hop, row, column)
+            kept, factor = sampler.entries((epoch, batch, hop), row, column)
             dense = np.zeros((N, N))
             dense[row[kept], column[kept]] = value[kept] * factor
             found.append(torch.from_numpy(dense))

@@ -23,10 +23,10 @@ from gcnmpi.mpi import comm as mpi
 from gcnmpi.mpi.process import run
 from partition.errors import UserError
 from partition.graph.graph import ArcData
-from partition.graph.links import split_pairs, write_pairs
 from partition.graph.relations import Relation, VertexTypes
 from partition.graph.samples import write_samples
 from partition.graph.store import open_graph, write_graph
+from partition.graph.vertex_pairs import split_pairs, write_pairs
 
 sys.path.append(str(Path(__file__).parents[2]))
 from stored_graphs import store_parts

@@ -29,8 +29,8 @@ from refusals import refuses
 from stored_graphs import store_parts, uneven_parts, with_uneven_parts
 
 from partition.errors import DataWarning
-from partition.graph.links import split_pairs, write_pairs
 from partition.graph.store import open_graph
+from partition.graph.vertex_pairs import split_pairs, write_pairs
 
 BOUND = 1e-10
 CLASSES = 3
