@@ -16,12 +16,11 @@ from partition.graph.graph import MASKS
 from partition.graph.relations import STORED_NAME
 from partition.graph.sparse_rows import FORMS
 from partition.importing import assemble
-from partition.importing.arc_data import ArcFiles
 from partition.importing.arcs import DUPLICATES, SELF_LOOPS
+from partition.importing.data_files import MASK_NUMBERS, SPLIT_EXAMPLES, ArcFiles, RandomSplit
 from partition.importing.readers import READERS, STREAMS
 from partition.importing.readers.source import Layout
 from partition.importing.readers.text import COMMENTS
-from partition.importing.vertex_data import MASK_NUMBERS, SPLIT_EXAMPLES, RandomSplit
 from partition.reporting import tables
 
 AUTOMATIC = "auto"

@@ -19,11 +19,10 @@ from partition.graph.graph import MASKS
 from partition.graph.links import HELD_OUT, has_pairs, read_pairs, split_pairs, write_pairs
 from partition.graph.samples import KIND, shares_of_steps, write_samples
 from partition.graph.twins import descriptions, twins_of
-from partition.importing.links import LinkFiles, import_pairs
+from partition.importing.data_files import RowMap, open_steps
+from partition.importing.pair_files import LinkFiles, import_pairs
 from partition.importing.readers import RELATION
 from partition.importing.readers.source import Layout
-from partition.importing.steps import in_order_of_vertices, open_steps
-from partition.importing.vertex_data import Places
 from partition.pipeline.hard_candidates import with_hard_candidates
 from partition.reporting import tables
 
@@ -310,11 +309,8 @@ def samples(
         raise UserError(f"{graph} has a partition or pairs {name!r}", "give another --name")
     files = {"states": states} | ({} if targets is None else {"targets": targets})
     stored = store.open_graph(graph)
-    places = Places(stored.graph, ids, source=stored.manifest.source)
-    arrays = {
-        kind: in_order_of_vertices(open_steps(file), places, str(file))
-        for kind, file in files.items()
-    }
+    row_map = RowMap(stored.graph, ids, source=stored.manifest.source)
+    arrays = {kind: row_map.steps(open_steps(file), str(file)) for kind, file in files.items()}
     said = zip(MASKS, (train, val, test), strict=True)
     given = {mask: _ranges(mask, text) for mask, text in said if text is not None}
     if given and split is not None:

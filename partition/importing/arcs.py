@@ -1,16 +1,24 @@
-"""Arcs as keys that order them as CSR does: duplicates, self-loops and reverses."""
+"""From arcs to the CSR arrays of a graph: duplicates, self-loops, reverses, relations.
+
+Arcs are keys, which order them as CSR does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from partition.errors import UserError, check_name
-from partition.graph.graph import index_dtype
-from partition.importing.readers.source import Source
+from partition.errors import UserError, check_name, require
+from partition.graph.graph import ArcData, Graph, index_dtype
+from partition.graph.relations import Relation, VertexTypes, relation_dtype
+from partition.graph.twins import Twin, recognised
+from partition.importing.data_files import in_order
+from partition.importing.readers.classes import class_labels
+from partition.importing.readers.source import Source, TypedSource
+from partition.importing.readers.vertex_tables import checked_targets
 
 DUPLICATES = ("merge", "sum", "keep", "error")
 SELF_LOOPS = ("keep", "drop")
@@ -63,7 +71,7 @@ class ArcRules:
     """The rules by which arcs become those of a graph, and counts of the cases met so far.
 
     Self-loops are settled first, then duplicates, then the graph is made undirected. See
-    :func:`partition.importing.assemble.build_graph`.
+    :func:`build_graph`.
 
     Attributes
     ----------
@@ -208,8 +216,8 @@ class ArcRules:
 
 def check_number(n: int) -> None:
     """A UserError if keys of so many vertices do not fit an int64."""
-    if n > MAX_VERTICES:
-        raise UserError(f"{n} vertices are more than the {MAX_VERTICES} that are supported")
+    most = MAX_VERTICES
+    require(n <= most, f"{n} vertices are more than the {most} that are supported")
 
 
 def joined(pieces: Sequence[Keys]) -> Keys:
@@ -234,3 +242,221 @@ def _first_of_each(key: np.ndarray) -> np.ndarray:
     first = np.ones(len(key), bool)
     np.not_equal(key[1:], key[:-1], out=first[1:])
     return first
+
+
+def build_graph(
+    source: Source,
+    *,
+    undirected: bool = False,
+    duplicates: str = "merge",
+    self_loops: str = "keep",
+) -> tuple[Graph, dict[str, object]]:
+    """Sort arcs into CSR form, and settle self-loops and duplicates by the rules given.
+
+    Self-loops are settled first, then duplicates, then the graph is made undirected.
+
+    Parameters
+    ----------
+    source : Source
+    undirected : bool
+        Take the union of A and its transpose; where both arcs exist with different weights, each
+        gets their mean. Where duplicates are kept, every arc but a loop gets a reverse of its own.
+    duplicates : {"merge", "sum", "keep", "error"}
+        Arcs listed more than once: one arc with the first weight; one arc with the sum of the
+        weights (of ones, where the file has none); as many arcs, in the order of the source; or an
+        error. In a symmetric source i–j and j–i are the same edge. Of arcs that become one, and of
+        both directions of an edge, the one that is listed first gives its data.
+    self_loops : {"keep", "drop"}
+
+    Returns
+    -------
+    graph : Graph
+    facts : dict
+        For the manifest: ``format``, ``arcs_read`` (entries of the file), ``symmetric_file``,
+        ``self_loops`` and ``duplicates`` (``found`` and ``rule`` each; copies beyond the first
+        are duplicates, of which ``differ`` have another weight), ``undirected``.
+
+    Raises
+    ------
+    UserError
+        For an unknown rule, a vertex outside 0..n−1, too many vertices, duplicates where they
+        are an error, or a sum of weights that is not finite.
+    """
+    rules = ArcRules(undirected, duplicates, self_loops)
+    n = source.n
+    check_number(n)
+    for ends in (source.source, source.target):
+        inside = not len(ends) or bool(ends.min() >= 0 and ends.max() < n)
+        require(inside, f"an arc has a vertex outside 0..{n - 1}")
+
+    has_data = bool(source.arc_data.columns)
+    numbers = np.arange(len(source.source)) if has_data or rules.parallel else None
+    keys = rules.settle(rules.keys_of(source, numbers))
+    rules.check_copies(n, source.ids)
+    if source.symmetric or rules.undirected:
+        keys = rules.merge_reverse(rules.with_reverse(keys, n))
+
+    names = ("features", "labels", "targets", "class_names", "ids")
+    graph = Graph(
+        **keys.csr(n),
+        **{name: getattr(source, name) for name in names},
+        masks=dict(source.masks),
+        arc_data=in_order(source.arc_data, keys.numbers) if has_data else ArcData(),
+        parallel=rules.parallel,
+    )
+    facts = rules.facts(len(source.source), source.symmetric, has_data)
+    return graph, {"format": source.format} | facts | dict(source.notes)
+
+
+def build_typed(
+    source: TypedSource,
+    *,
+    reverse: bool = False,
+    duplicates: str = "merge",
+    self_loops: str = "keep",
+    missing_labels: Sequence[str] = (),
+    report: Callable[[str], None] = lambda line: None,
+) -> tuple[Graph, dict[str, object]]:
+    """Sort the arcs of all relations into CSR form; those of two vertices by their relation.
+
+    Parameters
+    ----------
+    source : TypedSource
+        As :func:`partition.importing.readers.typed_tables.checked` has let it pass.
+    reverse : bool
+        Add the reverse of each relation, called ``rev_NAME``, unless it is there: by that name, or
+        as a relation that has nearly the same arcs the other way (:mod:`partition.graph.twins`). A
+        relation that is its own reverse gets none.
+    duplicates, self_loops : str
+        As of :func:`build_graph`, within each relation.
+    missing_labels : sequence of str
+        Words for no label: see :func:`class_labels`.
+    report : callable
+        Told which relations get no reverse, and why; and of labels that may be none.
+
+    Returns
+    -------
+    graph : Graph
+    facts : dict
+        For the manifest.
+    """
+    types = VertexTypes.of_counts(source.counts)
+    n, ids, rules = types.offsets[-1], _ids(source), ArcRules(False, duplicates, self_loops)
+    check_number(n)
+    tables: dict[Relation, Keys] = {}
+    for one in source.arcs:
+        first = np.asarray(one.source, np.int64) + types.range(one.relation.source).start
+        second = np.asarray(one.target, np.int64) + types.range(one.relation.target).start
+        keys = rules.keys_of(Source(n, first, second, one.weights))
+        tables[one.relation] = rules.settle(keys)
+        rules.check_copies(n, ids)
+    read = sum(len(one.source) for one in source.arcs)
+    facts = {"format": source.format} | rules.facts(read, False, False) | dict(source.notes)
+    if reverse:
+        added = _reverses(tables, n, report)
+        tables |= added
+        facts["reverse"] = list(map(str, added))
+    keys, number = _in_turn(tables)
+    given = {"labels": source.labels, "targets": source.targets, **source.masks}
+    of_all = {name: _of_all(name, rows, types) for name, rows in given.items() if rows}
+    labels, class_names, targets = of_all.pop("labels", None), None, of_all.pop("targets", None)
+    if labels is not None:
+        where = f"labels of {', '.join(source.labels)}"
+        labels, class_names = class_labels(labels, where, missing=missing_labels, report=report)
+    if targets is not None:
+        targets = checked_targets(targets, f"targets of {', '.join(source.targets)}")
+    graph = Graph(
+        **keys.csr(n),
+        labels=labels,
+        class_names=class_names,
+        targets=targets,
+        masks=of_all,
+        ids=ids,
+        parallel=bool((keys.key[1:] == keys.key[:-1]).any()),
+        vertex_types=types,
+        relations=tuple(tables),
+        arc_type=number,
+        type_features=source.features,
+    )
+    return graph, facts
+
+
+def _in_turn(tables: Mapping[Relation, Keys]) -> tuple[Keys, np.ndarray]:
+    """The keys of all relations, sorted, those of two vertices by their relation; its numbers."""
+    keys = joined(list(tables.values()))
+    number = np.arange(len(tables)).astype(relation_dtype(len(tables)))
+    order = np.argsort(keys.key, kind="stable")
+    return keys.of(order), np.repeat(number, [len(one.key) for one in tables.values()])[order]
+
+
+def _reverses(
+    tables: Mapping[Relation, Keys], n: int, report: Callable[[str], None]
+) -> dict[Relation, Keys]:
+    """The reverses of the relations that have none."""
+    (every, *_), number = _in_turn(tables)
+    twins = recognised(every, number, n)
+    names, added = list(tables), dict[Relation, Keys]()
+    for at, (relation, keys) in enumerate(tables.items()):
+        row, column = np.divmod(keys.key, n)
+        back, wanted = keys._replace(key=column * n + row), relation.reverse()
+        back = back.of(np.argsort(back.key, kind="stable"))
+        if relation.source == relation.target and back.equal(keys):
+            report(f"{relation} is symmetric: it gets no reverse")
+            continue
+        there = [names.index(wanted)] if wanted in tables else []
+        there += [
+            other
+            for one, other, turned in twins
+            if turned
+            and one == at != other
+            and Twin(other, at, True) in twins
+            and Twin(at, other, False) not in twins
+        ]
+        if not there:
+            added[wanted] = back
+            continue
+        share = min(twins.get(Twin(*ways, True), 1) for ways in ((at, there[0]), (there[0], at)))
+        of = "" if share == 1 else f", with {share:.1%} of its edges turned round"
+        report(f"{relation} has a reverse: {names[there[0]]}{of}")
+    return added
+
+
+def _ids(source: TypedSource) -> np.ndarray | None:
+    """The names of the vertices, each another one; None: they are their numbers.
+
+    Of several types texts such as "paper:7", where the vertices of one are not called 0 … n−1.
+    """
+    if not source.ids or len(source.counts) == 1:
+        return next(iter(source.ids.values()), None)
+    called = [
+        np.char.add(f"{name}:", source.ids.get(name, np.arange(count)).astype(str))
+        for name, count in source.counts.items()
+        if count
+    ]
+    return np.concatenate(called)
+
+
+def _of_all(role: str, by_type: Mapping[str, np.ndarray], types: VertexTypes) -> np.ndarray:
+    """Rows of all vertices: labels, targets or a mask of some types, and none of others."""
+    absent: object = False
+    dtype: np.dtype = np.dtype(bool)
+    if role == "labels":
+        texts = {rows.dtype.kind == "U" for rows in by_type.values()}
+        if len(texts) > 1:
+            told = "labels of some types are texts, and of others numbers"
+            raise UserError(told, "give texts to all")
+        absent, dtype = -1, np.dtype(np.int64)
+        if texts == {True}:
+            absent, dtype = "", np.result_type(*by_type.values())
+    elif role == "targets":
+        by_type = {name: rows.reshape(len(rows), -1) for name, rows in by_type.items()}
+        absent, dtype = np.nan, np.result_type(np.float32, *by_type.values())
+    shapes = {rows.shape[1:]: name for name, rows in by_type.items()}
+    if len(shapes) > 1:
+        told = ", ".join(f"{shape[0] if shape else 1} of {name}" for shape, name in shapes.items())
+        raise UserError(f"types have targets or masks of different numbers of columns: {told}")
+    found = np.full((types.offsets[-1], *next(iter(shapes))), absent, dtype)
+    for name, rows in by_type.items():
+        own = types.range(name)
+        found[own.start : own.stop] = rows
+    return found

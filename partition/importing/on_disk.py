@@ -21,8 +21,8 @@ import numpy as np
 from partition.errors import UserError
 from partition.graph.graph import ArcData, Graph, chunks, index_dtype
 from partition.graph.sampling import pointers
-from partition.importing.arc_data import ArcFiles, in_order
 from partition.importing.arcs import ArcRules, Keys, check_number, joined
+from partition.importing.data_files import ArcFiles, in_order
 from partition.importing.readers.arc_columns import NO_DATA, ArcTable, text_places
 from partition.importing.readers.numbering import IdsSeen, Numbering, numbering_of
 from partition.importing.readers.source import Allocate, Source, Stream, Tell
@@ -47,7 +47,7 @@ def build_on_disk(
     tell: Tell = lambda stage, done, total: None,
     arc_files: ArcFiles | None = None,
 ) -> tuple[Graph, dict[str, object]]:
-    """As :func:`partition.importing.assemble.build_graph`, out of pieces and into files.
+    """As :func:`partition.importing.arcs.build_graph`, out of pieces and into files.
 
     The files are in ``folder``, which is the caller's to delete, and the arrays of the graph are
     mapped from them. ``memory`` is how many bytes the program may take, itself included: vertices

@@ -20,17 +20,17 @@ from partition.graph.manifest import Manifest
 from partition.graph.relations import Relation, number_relations
 from partition.graph.store import StoredGraph, write_graph
 from partition.graph.typed import by_type
+from partition.importing.arcs import build_typed
 from partition.importing.readers.source import RelationArcs, TypedSource
 from partition.importing.readers.text import is_integer
 from partition.importing.readers.typed_tables import SCHEMA
-from partition.importing.typed import build_typed
 from partition.records import atomic_folder
 
 
 def taken_apart(graph: Graph) -> TypedSource:
     """The types and relations of a graph, each by itself, with the data that they have.
 
-    :func:`partition.importing.typed.build_typed` puts them together again. Vertices are numbers
+    :func:`partition.importing.arcs.build_typed` puts them together again. Vertices are numbers
     within their types, labels numbers of classes. A UserError if the graph has no types.
     """
     types = graph.vertex_types

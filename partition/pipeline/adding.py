@@ -26,7 +26,7 @@ from partition.graph import store
 from partition.graph.graph import DIRECTIONS, Graph
 from partition.graph.metrics import Metrics, NodeTraffic
 from partition.graph.store import Manifest, Partition, StoredGraph
-from partition.importing.partfile import read_parts
+from partition.importing.readers.metis_files import read_parts
 from partition.pipeline import balance, solving
 from partition.pipeline.memory import within
 from partition.pipeline.solving import check_balance, choose_tool, deadline_with_refinement

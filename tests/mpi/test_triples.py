@@ -20,8 +20,8 @@ from partition.graph.links import identified, read_pairs, split_pairs, write_pai
 from partition.graph.relations import Relation
 from partition.graph.store import open_graph
 from partition.graph.twins import Twin
+from partition.importing.arcs import build_typed
 from partition.importing.readers.source import RelationArcs, TypedSource
-from partition.importing.typed import build_typed
 
 N, EPOCHS = 41, 3
 NAMES = ("likes", "knows", "cites", "none")

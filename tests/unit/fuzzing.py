@@ -37,11 +37,11 @@ from partition.graph.graph import Graph
 from partition.graph.links import read_pairs, split_pairs, write_pairs
 from partition.graph.metrics import measure
 from partition.graph.store import open_graph, read_partition, write_graph
-from partition.importing.links import read_masks
-from partition.importing.partfile import read_parts
+from partition.importing.data_files import VertexFiles, attach
+from partition.importing.pair_files import read_masks
+from partition.importing.readers.metis_files import read_parts
 from partition.importing.readers.reading import read_source
 from partition.importing.readers.source import Layout
-from partition.importing.vertex_data import VertexFiles, attach
 from partition.pipeline.adding import add_partition
 from partition.reporting.tables import describe_pairs, describe_partition, show_partition
 from partition.tensor_files import read_tensors, torch_zip

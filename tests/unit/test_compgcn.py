@@ -22,7 +22,7 @@ from partition.graph.graph import arcs
 from partition.graph.relations import Relation, Schema
 from partition.graph.store import open_graph, write_graph
 from partition.graph.typed import inputs_of
-from partition.importing.typed import build_typed
+from partition.importing.arcs import build_typed
 
 RGCN = {
     "own": {}, "bases": {"bases": 2}, "blocks": {"blocks": 2},

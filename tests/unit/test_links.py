@@ -27,10 +27,10 @@ from partition.graph.hashing import key, mixed, permuted
 from partition.graph.links import drawn_candidates, list_pairs, read_pairs, split_pairs, write_pairs
 from partition.graph.relations import Relation, VertexTypes
 from partition.graph.store import open_graph, write_graph
-from partition.importing.links import pairs_of
+from partition.importing.arcs import build_typed
+from partition.importing.data_files import VertexFiles, attach
+from partition.importing.pair_files import pairs_of
 from partition.importing.readers.source import RelationArcs, TypedSource
-from partition.importing.typed import build_typed
-from partition.importing.vertex_data import VertexFiles, attach
 from partition.pipeline import hard_candidates
 from partition.pipeline.hard_candidates import page_rank, with_hard_candidates
 

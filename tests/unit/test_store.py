@@ -34,7 +34,7 @@ from partition.graph.samples import list_samples, read_samples, write_samples
 from partition.graph.sparse_rows import SparseRows, check_rows, from_dense, kept_form
 from partition.graph.store import list_partitions, open_graph, read_partition, write_graph
 from partition.importing.assemble import attach_files
-from partition.importing.vertex_data import RandomSplit, VertexFiles, attach, draw_masks
+from partition.importing.data_files import RandomSplit, VertexFiles, attach, draw_masks
 from partition.pipeline.adding import add_partition
 from partition.pipeline.checking import check_folder
 from partition.startup import PYTHON

@@ -11,7 +11,7 @@ from refusals import refuses
 from small_graphs import make_folder, partitioned_graphs, random_graph
 
 from partition.graph.store import read_partition
-from partition.importing.partfile import read_parts
+from partition.importing.readers.metis_files import read_parts
 from partition.models.graph import graph_model, row_model
 from partition.models.hypergraph import hypergraph_model
 from partition.models.stochastic import stochastic_model

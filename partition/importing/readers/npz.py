@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from partition.errors import UserError
+from partition.errors import UserError, require
 from partition.graph.graph import MASKS
 from partition.importing.readers import classes, files, vertex_tables
 from partition.importing.readers.arc_columns import ends_of, is_binary, pick
@@ -43,19 +43,18 @@ def source_of(
         there = ", ".join(map(str, fields)) or "nothing"
         raise UserError(f"{where} has no edge_index", f"it has {there}")
     source, target = ends_of(fields["edge_index"], f"{where}: edge_index", "(2, E)")
-    n = _number_of_vertices(n, fields, source, target, where)
+    vertices = {name: fields[name] for name in ("x", "y") if fields.get(name) is not None}
+    if n is None:
+        sizes = [len(array) for array in vertices.values() if array.ndim]
+        n = sizes[0] if sizes else int(max(source.max(initial=-1), target.max(initial=-1))) + 1
+    elif type(n) is not int or not 0 < n < 2**62:
+        raise UserError(f"{where}: num_nodes is not a number of vertices")
+    files.check_vertices(n, where)
     found: dict[str, Any] = {}
-    if (x := fields.get("x")) is not None:
-        found["features"] = files.finite_features(x, f"{where}: x")
-    if (y := fields.get("y")) is not None:
-        kind, values = classes.classes_or_targets(y)
-        if kind == "labels":
-            found["labels"], found["class_names"] = classes.class_labels(values, f"{where}: y")
-        else:
-            found["targets"] = vertex_tables.checked_targets(values, f"{where}: y")
-    for name, rows in (("x", x), ("y", y)):
-        if rows is not None and len(rows) != n:
-            raise UserError(f"{where}: {name} has {len(rows)} rows, the graph has {n} vertices")
+    for name, rows in vertices.items():
+        at = f"{where}: {name}"
+        found |= {"features": files.finite_features(rows, at)} if name == "x" else learned(rows, at)
+        require(len(rows) == n, f"{at} has {len(rows)} rows, the graph has {n} vertices")
     masks = {
         name.removesuffix("_mask"): _mask(fields[name], n, f"{where}: {name}")
         for name in MASK_FIELDS
@@ -64,10 +63,11 @@ def source_of(
     weights: np.ndarray | None = None
     weight = weights_name(fields, layout.arc_features)
     if weight is not None:
-        given = fields[weight]
+        given, at = fields[weight], f"{where}: {weight}"
         if given.size != len(source) or given.dtype.kind not in "biuf":
-            raise UserError(f"{where}: {weight} is not a number for each of {len(source)} arcs")
-        weights = files.finite_weights(given.reshape(-1), f"{where}: {weight}")
+            form = f"{given.dtype} {given.shape}"
+            raise UserError(f"{at} holds {form}, not a number for each of {len(source)} arcs")
+        weights = files.finite_weights(given.reshape(-1), at)
     named = {
         name: array
         for name, array in of_arcs.items()
@@ -83,6 +83,18 @@ def source_of(
     return Source(
         n, source, target, weights, masks=masks, format=format, notes=notes, arc_data=data, **found
     )
+
+
+def learned(values: np.ndarray, where: str, *, whole: bool = False) -> dict[str, Any]:
+    """What vertices are to be learned by: ``labels`` with ``class_names``, or ``targets``.
+
+    ``whole``: fractions that are whole numbers are classes, too.
+    """
+    kind, found = classes.classes_or_targets(values, whole)
+    if kind == "targets":
+        return {"targets": vertex_tables.checked_targets(found, where)}
+    labels, class_names = classes.class_labels(found, where)
+    return {"labels": labels, "class_names": class_names}
 
 
 def with_dense(fields: Mapping[str, Any], where: str) -> tuple[dict[str, np.ndarray], int | None]:
@@ -120,20 +132,6 @@ def weights_name(fields: Mapping[str, object], features: str | None = None) -> s
         return "edge_weight"
     shape = getattr(fields.get("edge_attr"), "shape", None)
     return "edge_attr" if shape is not None and (len(shape) == 1 or shape[1:] == (1,)) else None
-
-
-def _number_of_vertices(
-    n: object, fields: Mapping[str, np.ndarray], source: np.ndarray, target: np.ndarray, where: str
-) -> int:
-    """``n``, the rows of ``x`` or ``y``, or the largest vertex and 1."""
-    if n is None:
-        arrays = [fields[name] for name in ("x", "y") if fields.get(name) is not None]
-        sizes = [len(array) for array in arrays if array.ndim]
-        n = sizes[0] if sizes else int(max(source.max(initial=-1), target.max(initial=-1))) + 1
-    elif type(n) is not int or not 0 < n < 2**62:
-        raise UserError(f"{where}: num_nodes is not a number of vertices")
-    files.check_vertices(n, where)
-    return n
 
 
 def _mask(mask: np.ndarray, n: int, where: str) -> np.ndarray:

@@ -24,12 +24,19 @@ from partition.graph.graph import MASKS, Graph
 from partition.graph.links import HELD_OUT, PairSet, identified, keys
 from partition.graph.relations import Relation, names_of, number_relations
 from partition.graph.twins import Twin
-from partition.importing.readers import LISTS, RELATION, arc_columns, arc_lists, guess_format, pyg
+from partition.importing.readers import (
+    LISTS,
+    RELATION,
+    arc_columns,
+    arc_lists,
+    guess_format,
+    torch_files,
+)
 from partition.importing.readers.files import COMPRESSED, check_file, check_inside, quoted
 from partition.importing.readers.names import MASK_OF
 from partition.importing.readers.numbering import positions
 from partition.importing.readers.source import Layout
-from partition.importing.tensors import host_array
+from partition.importing.readers.torch_files import host_array
 from partition.records import NUMBERS, TEXTS, map_npy, read_npz
 from partition.tensor_files import pickles, torch_zip
 
@@ -46,7 +53,7 @@ MEANT = pickles.Meant(
     "pairs of vertices in a file of torch",
     "torch.save({'edge': pairs, 'edge_neg': negatives}, FILE), tensors of shape (m, 2)",
 )
-NAMES = pyg.CACHES | pickles.ARRAY_NAMES
+NAMES = torch_files.CACHES | pickles.ARRAY_NAMES
 TYPES = "head_type"
 # Arrays that are read, by their names in OGB and PyTorch Geometric.
 KNOWN = {
@@ -181,9 +188,9 @@ def _torch(path: Path, masks: int) -> tuple[list[Arrays], set[str]]:
     """The arrays of so many masks in a file of torch, and the names of those that are not read."""
     check_file(path)
     if not zipfile.is_zipfile(path):
-        content = torch_zip.read_old_torch(path, pyg.CLASSES, MEANT, NAMES)
+        content = torch_zip.read_old_torch(path, torch_files.CLASSES, MEANT, NAMES)
         return _parts(content, None, path, masks)
-    with torch_zip.open_torch(path, pyg.CLASSES, MEANT, NAMES) as file:
+    with torch_zip.open_torch(path, torch_files.CLASSES, MEANT, NAMES) as file:
         return _parts(file.content, file, path, masks)
 
 
@@ -204,7 +211,7 @@ def _parts(
     found, unread = [], set[str]()
     for part in parts:
         fields = {}
-        for name, value in pyg.attributes_of(part, path).items():
+        for name, value in torch_files.attributes_of(part, path).items():
             if name == TYPES:
                 raise UserError(
                     f"{path} has vertices of several types, such as ogbl-biokg",
