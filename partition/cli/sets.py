@@ -20,7 +20,7 @@ from partition.graph.links import HELD_OUT, has_pairs, read_pairs, split_pairs, 
 from partition.graph.samples import KIND, shares_of_steps, write_samples
 from partition.graph.twins import descriptions, twins_of
 from partition.importing.data_files import RowMap, open_steps
-from partition.importing.pair_files import LinkFiles, import_pairs
+from partition.importing.pair_files import import_pairs
 from partition.importing.readers import RELATION
 from partition.importing.readers.source import Layout
 from partition.pipeline.hard_candidates import with_hard_candidates
@@ -187,8 +187,8 @@ def pairs(
         notes: list[str] = []
         if reading:
             made, notes = import_pairs(
-                LinkFiles(whole, parts, layout), stored.graph, drop_held_out=drop_held_out,
-                twins=twins, **facts,
+                whole, parts, stored.graph, layout, drop_held_out=drop_held_out, twins=twins,
+                **facts,
             )  # fmt: skip
         else:
             made = split_pairs(

@@ -336,7 +336,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "torch": lambda folder: read_tensors(folder / "w.pt"),
     "safetensors": lambda folder: read_tensors(folder / "w.safetensors"),
     "pyg": lambda folder: read_source(folder / "g.pt", "pyg"),
-    "pair files": lambda folder: read_masks(folder, Layout()),
+    "pair files": lambda folder: read_masks(folder, Graph(np.zeros(5), np.zeros(0)), Layout()),
     "vertex data": _vertex_data,
     "vertex tables": _vertex_tables,
     "part file": lambda folder: read_parts(folder / "parts", 4, 3),
