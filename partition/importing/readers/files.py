@@ -26,7 +26,7 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike
 
 from partition import records, resident
-from partition.errors import DataWarning, UserError, shortened
+from partition.errors import DataWarning, UserError, require, shortened
 
 LARGEST_WHOLE = 1 << 24  # up to which float32 has every whole number
 DAMAGED = (
@@ -68,15 +68,14 @@ def read_errors(path: Path) -> Iterator[None]:
 
 def check_vertices(n: int, where: object) -> None:
     """Refuse a graph without vertices, or of more than memory holds."""
-    if not n:
-        raise UserError(f"{where} holds a graph without vertices")
+    require(n > 0, f"{where} holds a graph without vertices")
     resident.check_memory(16 * n, f"{where}: {n} vertices")
 
 
 def check_inside(vertices: np.ndarray, n: int, where: object) -> None:
     """A UserError if one of the numbers is not that of a vertex."""
-    if len(vertices) and (vertices.min() < 0 or vertices.max() >= n):
-        raise UserError(f"{where} names a vertex outside 0..{n - 1}")
+    inside = not len(vertices) or bool(vertices.min() >= 0 and vertices.max() < n)
+    require(inside, f"{where} names a vertex outside 0..{n - 1}")
 
 
 def finite_weights(values: np.ndarray, where: str, before: int = 0) -> np.ndarray:
@@ -86,12 +85,10 @@ def finite_weights(values: np.ndarray, where: str, before: int = 0) -> np.ndarra
     finite = np.isfinite(values)
     if not finite.all():
         at = int(np.argmin(finite))
-        entry = before + at + 1
+        fill = "no weight may be missing: fill it in, or leave the row out"
         raise UserError(
-            f"{where}: weight of entry {entry} is {values[at]}, not a finite number",
-            "no weight may be missing: fill it in, or leave the row out"
-            if np.isnan(values[at])
-            else None,
+            f"{where}: weight of entry {before + at + 1} is {values[at]}, not a finite number",
+            fill if np.isnan(values[at]) else None,
         )
     return values
 
@@ -410,19 +407,19 @@ def check_csr(matrix: Csr, where: str) -> Csr:
     """The matrix; a UserError, which names ``where``, unless its arrays fit each other."""
     indptr, indices, data, (rows, columns) = matrix
     for name, array in (("indptr", indptr), ("indices", indices)):
-        if array.ndim != 1 or array.dtype.kind not in "iu":
-            raise UserError(f"{where}: {name} is not a vector of integers")
-    if data.ndim != 1 or data.dtype.kind not in "biuf":
-        raise UserError(f"{where}: data is not a vector of numbers")
-    if rows < 0 or columns < 0 or len(indptr) != rows + 1:
-        shape = rows, columns
-        raise UserError(f"{where}: {len(indptr)} row pointers do not fit the shape {shape}")
-    if len(indices) != len(data):
-        raise UserError(f"{where}: {len(indices)} indices but {len(data)} values")
-    if indptr[0] != 0 or indptr[-1] != len(indices) or (indptr[1:] < indptr[:-1]).any():
-        raise UserError(f"{where}: row pointers do not rise from 0 to {len(indices)}")
-    if len(indices) and (indices.min() < 0 or indices.max() >= columns):
-        raise UserError(f"{where}: a column index is outside 0..{columns - 1}")
+        fits = array.ndim == 1 and array.dtype.kind in "iu"
+        require(fits, f"{where}: {name} is not a vector of integers")
+    fits = data.ndim == 1 and data.dtype.kind in "biuf"
+    require(fits, f"{where}: data is not a vector of numbers")
+    fits = rows >= 0 <= columns and len(indptr) == rows + 1
+    shape = f"the shape {(rows, columns)}"
+    require(fits, f"{where}: {len(indptr)} row pointers do not fit {shape}")
+    count = len(indices)
+    require(count == len(data), f"{where}: {count} indices but {len(data)} values")
+    rising = indptr[0] == 0 and indptr[-1] == count and not (indptr[1:] < indptr[:-1]).any()
+    require(rising, f"{where}: row pointers do not rise from 0 to {count}")
+    inside = not count or bool(indices.min() >= 0 and indices.max() < columns)
+    require(inside, f"{where}: a column index is outside 0..{columns - 1}")
     return matrix
 
 
@@ -436,11 +433,10 @@ def csr_arrays(arrays: dict[str, np.ndarray], prefix: str, where: str) -> Csr:
     """The checked matrix of that prefix."""
     keys = [f"{prefix}{part}" for part in ("indptr", "indices", "data", "shape")]
     for key in keys:
-        if key not in arrays:
-            raise UserError(f"{where} has no array {key}")
+        require(key in arrays, f"{where} has no array {key}")
     indptr, indices, data, shape = (arrays[key] for key in keys)
-    if shape.shape != (2,) or shape.dtype.kind not in "iu":
-        raise UserError(f"{where}: {keys[-1]} is not a pair of integers")
+    pair = shape.shape == (2,) and shape.dtype.kind in "iu"
+    require(pair, f"{where}: {keys[-1]} is not a pair of integers")
     matrix = indptr, indices, data, (int(shape[0]), int(shape[1]))
     return check_csr(matrix, f"{where}: {prefix.rstrip('_.')}" if prefix else where)
 
@@ -461,8 +457,8 @@ def saved_csr(arrays: dict[str, np.ndarray], where: str) -> Csr:
 def dense_features(matrix: Csr, where: str) -> np.ndarray:
     """A checked matrix as (n, d) float32; a UserError if that is too large or not finite."""
     indptr, indices, data, shape = matrix
-    if shape[1] > max(SPARSE_WIDTH, len(data)):
-        raise UserError(f"{where}: {shape[1]} columns for only {len(data)} entries")
+    fits = shape[1] <= max(SPARSE_WIDTH, len(data))
+    require(fits, f"{where}: {shape[1]} columns for only {len(data)} entries")
     resident.check_memory(4 * shape[0] * shape[1], f"{where}: {shape[0]} x {shape[1]} features")
     data = narrowed(data, np.float32, where)
     index = np.int32 if max(len(data), *shape) < 2**31 else np.int64

@@ -186,19 +186,20 @@ def _number_lines(
 
 
 def _lines_of(path: Path, first: int, block: bytes, fractions: bool) -> _Lines:
-    lines = dict(enumerate(block.split(b"\n")[:-1], first))
+    lines = block.split(b"\n")[:-1]
+    numbers = np.arange(first, first + len(lines))
     if b"%" in block:
-        lines = {number: line for number, line in lines.items() if not line.startswith(b"%")}
-        block = b"\n".join(lines.values())
-    words = [line.split() for line in lines.values()]
-    flat, (signs, most) = [*itertools.chain(*words)], _SIGNS[fractions]
-    if block.translate(None, signs) or max(map(len, flat), default=0) > most:
-        wrong = (any(len(w) > most or w.translate(None, signs) for w in line) for line in words)
-        number, line = next(itertools.compress(lines.items(), wrong))
-        shown = quoted(line.decode("utf-8", "replace").strip())
-        raise UserError(f"{path}, line {number}: {shown} is not whole numbers")
-    counts = np.array([*map(len, words)], np.int64)
-    return _Lines(np.array([*lines], np.int64), counts, np.array(flat, float if fractions else int))
+        kept = [not line.startswith(b"%") for line in lines]
+        lines, numbers = [*itertools.compress(lines, kept)], numbers[kept]
+        block = b"\n".join(lines)
+    words, (signs, most) = block.split(), _SIGNS[fractions]
+    if block.translate(None, signs) or max(map(len, words), default=0) > most:
+        for number, line in zip(numbers, lines, strict=True):
+            if any(len(word) > most or word.translate(None, signs) for word in line.split()):
+                shown = quoted(line.decode("utf-8", "replace").strip())
+                raise UserError(f"{path}, line {number}: {shown} is not whole numbers")
+    counts = np.fromiter((len(line.split()) for line in lines), np.int64, len(lines))
+    return _Lines(numbers, counts, np.array(words, float if fractions else int))
 
 
 def refuse_sizes(path: Path) -> None:
