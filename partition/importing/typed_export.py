@@ -39,32 +39,36 @@ def taken_apart(graph: Graph) -> TypedSource:
             "the graph has one type of vertices and no relations",
             "its files are plain .npy; gcnmpi.graph.open(…).to_pyg() makes a Data of it",
         )
+    source, target, weights = arcs(graph), np.asarray(graph.indices), graph.weights
     order = np.argsort(graph.arc_type, kind="stable")
-    ends = np.searchsorted(graph.arc_type[order], np.arange(len(graph.relations) + 1))
-    source, target = arcs(graph), np.asarray(graph.indices)
+    ends = np.searchsorted(graph.arc_type[order], np.arange(1, len(graph.relations)))
     tables = []
-    for number, relation in enumerate(graph.relations):
-        some = order[ends[number] : ends[number + 1]]
+    for relation, some in zip(graph.relations, np.split(order, ends), strict=True):
         first, second = types.range(relation.source).start, types.range(relation.target).start
-        weights = None if graph.weights is None else np.asarray(graph.weights)[some]
-        tables.append(RelationArcs(relation, source[some] - first, target[some] - second, weights))
+        own = None if weights is None else np.asarray(weights)[some]
+        tables.append(RelationArcs(relation, source[some] - first, target[some] - second, own))
+    rows = {"ids": graph.ids, "labels": graph.labels, "targets": graph.targets, **graph.masks}
     found: dict[str, dict[str, Any]] = {"ids": {}, "labels": {}, "targets": {}}
-    masks: dict[str, dict[str, np.ndarray]] = {}
     for name, start, stop in zip(types.names, types.offsets[:-1], types.offsets[1:], strict=True):
-        own = slice(start, stop)
-        if graph.ids is not None:
-            ids = np.asarray(graph.ids[own])
-            found["ids"][name] = _own_ids(ids, name) if len(types.names) > 1 else ids
-        if graph.labels is not None and (graph.labels[own] != UNLABELLED).any():
-            found["labels"][name] = np.asarray(graph.labels[own])
-        if graph.targets is not None and not np.isnan(graph.targets[own]).all():
-            found["targets"][name] = np.asarray(graph.targets[own])
-        for mask, rows in graph.masks.items():
-            if rows[own].any():
-                masks.setdefault(mask, {})[name] = np.asarray(rows[own])
+        for what, array in rows.items():
+            part = None if array is None else np.asarray(array[start:stop])
+            if part is None or not _known(what, part).any():
+                continue
+            apart = what == "ids" and len(types.names) > 1
+            found.setdefault(what, {})[name] = _own_ids(part, name) if apart else part
+    named = {what: found.pop(what) for what in ("ids", "labels", "targets")}
     return TypedSource(
-        types.counts, tables, features=by_type(graph), masks=masks, format="tables", **found
+        types.counts, tables, features=by_type(graph), masks=found, format="tables", **named
     )
+
+
+def _known(what: str, rows: np.ndarray) -> np.ndarray:
+    """Which rows of ids, labels, targets or a mask say something."""
+    if what == "ids":
+        return np.ones(len(rows), bool)
+    if what == "targets":
+        return ~np.isnan(rows)
+    return rows != UNLABELLED if what == "labels" else rows
 
 
 def export_tables(
@@ -181,12 +185,12 @@ def _names_of_files(source: TypedSource) -> dict[Relation, str]:
 
 
 def _write_arcs(file: Path, one: RelationArcs, ids: Mapping[str, np.ndarray]) -> None:
-    columns = {}
-    for end in ("source", "target"):
-        numbers, of = getattr(one, end), getattr(one.relation, end)
-        columns[end] = pa.array(ids[of][numbers] if of in ids else numbers)
-    if one.weights is not None:
-        columns["weight"] = pa.array(one.weights)
+    ends = {
+        "source": (one.source, one.relation.source),
+        "target": (one.target, one.relation.target),
+    }
+    columns = {end: ids[of][rows] if of in ids else rows for end, (rows, of) in ends.items()}
+    columns |= {} if one.weights is None else {"weight": one.weights}
     csv.write_csv(pa.table(columns), file, csv.WriteOptions(quoting_style="needed"))
 
 
@@ -194,24 +198,16 @@ def _columns(
     name: str, source: TypedSource, class_names: tuple[str, ...] | None
 ) -> dict[str, pa.Array]:
     """The columns of a table of vertices; none where all is their number."""
-    columns: dict[str, pa.Array] = {}
-    if name in source.features:
-        columns["x"] = _rows(np.asarray(source.features[name], np.float32))
-    if name in source.labels:
-        labels = source.labels[name]
-        if class_names is not None:
-            labels = np.array([*class_names, ""])[labels]
-        columns["label"] = pa.array(labels)
-    if name in source.targets:
-        columns["target"] = _rows(source.targets[name])
-    for mask, by_name in source.masks.items():
-        if name in by_name:
-            rows = by_name[name]
-            columns[f"{mask}_mask"] = pa.array(rows) if rows.ndim == 1 else _rows(rows)
-    if name in source.ids:
-        columns = {"id": pa.array(source.ids[name])} | columns
-    return columns
-
-
-def _rows(array: np.ndarray) -> pa.Array:
-    return pa.FixedSizeListArray.from_arrays(pa.array(array.reshape(-1)), array.shape[1])
+    of = {"id": source.ids, "x": source.features, "label": source.labels, "target": source.targets}
+    of |= {f"{mask}_mask": rows for mask, rows in source.masks.items()}
+    columns = {called: np.asarray(rows[name]) for called, rows in of.items() if name in rows}
+    if "x" in columns:
+        columns["x"] = columns["x"].astype(np.float32)
+    if "label" in columns and class_names is not None:
+        columns["label"] = np.array([*class_names, ""])[columns["label"]]
+    return {
+        called: pa.array(rows)
+        if rows.ndim == 1
+        else pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1])
+        for called, rows in columns.items()
+    }

@@ -16,7 +16,6 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -320,20 +319,32 @@ def _stem(name: str) -> str:
     return PurePosixPath(_SUFFIXES.sub("", PurePosixPath(name).name)).stem.lower()
 
 
-@dataclass(frozen=True)
-class _Member:
-    """An array of an ``.npz``, by its header, which its bytes can hold."""
+class NpzArray:
+    """An array of numbers in an ``.npz``, in C order, which is read in pieces.
 
-    path: Path
-    name: str
-    begin: int  # of the numbers, in bytes
-    shape: tuple[int, ...]
-    dtype: np.dtype
+    A UserError if there is none of that name, it is damaged or out of proportion to the file, or in
+    Fortran's order.
+    """
 
-    @property
-    def where(self) -> str:
-        """The name of the array in messages."""
-        return f"{self.path}: {self.name}"
+    def __init__(self, path: Path, name: str) -> None:
+        self._path, self._name, self.where = path, f"{name}.npy", f"{path}: {name}"
+        with records.open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            require(self._name in archive.namelist(), f"{path} has no array {name}")
+            size, ratio = archive.getinfo(self._name).file_size, records.ARCHIVE_RATIO
+            if size > max(records.FREE_ARCHIVE, ratio * os.fstat(file.fileno()).st_size):
+                raise UserError(
+                    f"{path} unpacks to more than {ratio} times its size",
+                    "if you trust it, write it again with numpy.savez",
+                )
+            with archive.open(self._name) as stream:
+                head = stream.read(records.NPY_HEAD)
+        header = records.read_npy_header(head, size, self.where, "biuf")
+        self._begin, self.shape, fortran, self.dtype = header
+        if fortran and len(self.shape) > 1:
+            raise UserError(
+                f"{self.where} is in Fortran's order, which is not read in pieces",
+                "write it again: numpy.savez(FILE, name=numpy.ascontiguousarray(array))",
+            )
 
     def rows(self, at_once: int) -> Iterator[np.ndarray]:
         """All rows, ``at_once`` at a time: arrays of shape (m, …)."""
@@ -349,50 +360,18 @@ class _Member:
     def _numbers(self, at_once: int, start: int, stop: int) -> Iterator[np.ndarray]:
         """The numbers of the flat array from ``start`` to ``stop`` − 1, some at a time."""
         size = self.dtype.itemsize
-        try:
-            with (
-                records.open_regular(self.path) as file,
-                zipfile.ZipFile(file) as archive,
-                archive.open(f"{self.name}.npy") as stream,
-            ):
-                stream.seek(self.begin + start * size)  # bytes before are unpacked, not kept
-                for at in range(start, stop, at_once):
-                    nbytes = min(at_once, stop - at) * size
-                    raw = stream.read(nbytes)
-                    if len(raw) < nbytes:
-                        raise UserError(f"{self.where} is truncated")
-                    yield np.frombuffer(raw, self.dtype)
-        except (EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError) as error:
-            raise UserError(f"{self.where} is truncated or damaged: {error}") from error
-
-
-def find_member(path: Path, name: str) -> _Member:
-    """The array ``name`` of the file, of numbers in C order.
-
-    A UserError if there is none, it is damaged or out of proportion to the file, or in Fortran's
-    order.
-    """
-    where = f"{path}: {name}"
-    with records.open_regular(path) as file, zipfile.ZipFile(file) as archive:
-        try:
-            entry = archive.getinfo(f"{name}.npy")
-        except KeyError:
-            raise UserError(f"{path} has no array {name}") from None
-        most = max(records.FREE_ARCHIVE, records.ARCHIVE_RATIO * os.fstat(file.fileno()).st_size)
-        if entry.file_size > most:
-            raise UserError(
-                f"{path} unpacks to more than {records.ARCHIVE_RATIO} times its size",
-                "if you trust it, write it again with numpy.savez",
-            )
-        with archive.open(entry) as stream:
-            head = stream.read(records.NPY_HEAD)
-        begin, shape, fortran, dtype = records.read_npy_header(head, entry.file_size, where, "biuf")
-    if fortran and len(shape) > 1:
-        raise UserError(
-            f"{where} is in Fortran's order, which is not read in pieces",
-            "write it again: numpy.savez(FILE, name=numpy.ascontiguousarray(array))",
-        )
-    return _Member(path, name, begin, shape, dtype)
+        with (
+            records.zip_errors(self._path),
+            records.open_regular(self._path) as file,
+            zipfile.ZipFile(file) as archive,
+            archive.open(self._name) as stream,
+        ):
+            stream.seek(self._begin + start * size)  # bytes before are unpacked, not kept
+            for at in range(start, stop, at_once):
+                nbytes = min(at_once, stop - at) * size
+                raw = stream.read(nbytes)
+                require(len(raw) == nbytes, f"{self.where} is truncated")
+                yield np.frombuffer(raw, self.dtype)
 
 
 # Sparse features may have so many columns without an entry for each.

@@ -101,7 +101,7 @@ def _text_pairs(file: Path, reading: source.Reading) -> _Pairs:
 
 
 def _binary_pairs(file: Path, count: int, reading: source.Reading) -> _Pairs:
-    arcs = files.find_member(file, "edge_index")
+    arcs = files.NpzArray(file, "edge_index")
     if len(arcs.shape) != 2 or arcs.shape[0] != 2 or arcs.dtype.kind not in "iu":
         raise UserError(f"{arcs.where} holds {arcs.dtype} {arcs.shape}, not integers in (2, E)")
     _check_count(file, arcs.shape[1], count)
@@ -203,7 +203,7 @@ def _table(
     with files.read_errors(file):
         pieces = _number_rows(file)
         if file.name == _BINARY:
-            member = files.find_member(file, key)
+            member = files.NpzArray(file, key)
             where, shape = member.where, member.shape
             fits = len(shape) == 2 and shape[0] == count
             require(fits, f"{where} is of shape {shape}, not a row for each of {count}")

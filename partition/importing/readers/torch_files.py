@@ -237,20 +237,15 @@ def attributes_of(data: object, path: Path) -> dict[str, object]:
 
     A UserError if it has vertices of several types, or is something else.
     """
+    several = _stores(data) is not None
+    require(not several, f"{path} holds a graph with vertices of several types")
     if (state := _state(data)) is not None:
-        if "_node_store_dict" in state:
-            raise UserError(
-                f"{path} holds a graph with vertices of several types",
-                "data.to_homogeneous() makes one of one type, without the features",
-            )
         store = _state(state.get("_store"))
         data = state if store is None else store.get("_mapping")
         if isinstance(data, dict) and type(data.get("__num_nodes__")) is int:  # version 1
             data = data | {"num_nodes": data["__num_nodes__"]}
     if not isinstance(data, dict):
         raise UserError(f"{path} holds no graph, but {_called(data)}", SAVE)
-    if isinstance(data.get("_global_store"), dict):
-        raise UserError(f"{path} holds a graph with vertices of several types")
     return {name: value for name, value in data.items() if isinstance(name, str)}
 
 
