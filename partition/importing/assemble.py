@@ -154,7 +154,7 @@ def import_arrays(
     wanted = None if targets is None else numpy(targets, "targets")
     of_masks = {name: numpy(mask, f"{name}_mask") for name, mask in (masks or {}).items()}
     files = data_files.VertexFiles(
-        x, y, wanted, of_masks, split=split, missing_labels=missing_labels
+        x, y, of_masks, targets=wanted, split=split, missing_labels=missing_labels
     )
     of_arcs: dict[str, Any] = {"features": arc_features, "labels": arc_labels, **(arc_masks or {})}
     of_arcs = {name: numpy(v, f"arc_{name}") for name, v in of_arcs.items() if v is not None}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -402,7 +402,49 @@ _ABSENT = {"labels": UNLABELLED, "targets": np.nan}
 
 
 @dataclass(frozen=True)
-class VertexFiles:
+class _Attached:
+    """Data of vertices or arcs: in files, in arrays, or from a generator."""
+
+    features: Data | None = None
+    labels: Data | None = None
+    masks: Mapping[str, Data] = field(default_factory=dict)
+    seed: int = 0
+    _in_manifest: ClassVar = ("attached", "seed")
+
+    def given(self) -> dict[str, Data]:
+        """What there is of features, labels, targets and masks, by their names in a graph."""
+        named = {"features": self.features, "labels": self.labels, **self.masks}
+        return {name: value for name, value in named.items() if value is not None}
+
+    def paths(self) -> dict[str, File]:
+        """Of these, the files."""
+        return {
+            name: value
+            for name, value in self.given().items()
+            if not isinstance(value, np.ndarray) and (name in MASKS or random_size(value) is None)
+        }
+
+    def check(self) -> None:
+        """Refuse the mistakes that show before any file is read."""
+        for name in self.masks:
+            check_name("mask", name, MASKS)
+        _check_seed(self.seed)
+
+    def facts(self, before: Mapping[str, object] | None = None) -> dict[str, object]:
+        """The entries of the manifest: names of files, and the seed of what is random.
+
+        ``before`` are the names of the files that were attached earlier.
+        """
+        given = {**self.given(), "ids": getattr(self, "ids", None)}.items()
+        names = {k: Path(v).name for k, v in given if isinstance(v, str | os.PathLike)}
+        drawn = any(name.startswith("random:") for name in names.values())
+        together, (attached, seed) = {**(before or {}), **names}, self._in_manifest
+        facts: dict[str, object] = {attached: together} if together else {}
+        return facts | ({seed: self.seed} if drawn else {})
+
+
+@dataclass(frozen=True)
+class VertexFiles(_Attached):
     """Vertex data in files, in arrays, or from a generator.
 
     In place of a file there may be an array, row i of which is of vertex i: messages call it x, y,
@@ -441,17 +483,13 @@ class VertexFiles:
         Seed of random features and labels, which use independent streams.
     """
 
-    features: Data | None = None
-    labels: Data | None = None
     targets: Data | None = None
-    masks: Mapping[str, Data] = field(default_factory=dict)
     ids: File | None = None
     comments: str | None = None
     mask_numbers: str | None = None
     label_column: str | None = None
     missing_labels: Sequence[str] = ()
     split: RandomSplit | None = None
-    seed: int = 0
 
     @property
     def of_labels(self) -> Data | None:
@@ -465,19 +503,9 @@ class VertexFiles:
         named |= self.masks
         return {name: value for name, value in named.items() if value is not None}
 
-    def files(self) -> list[File]:
-        """The files with a row for each vertex, and those of masks."""
-        return [
-            file
-            for name, value in self.given().items()
-            if not isinstance(value, np.ndarray) and random_size(value) is None
-            for file in (vertex_tables.mask_files(value) if name in MASKS else [value])
-        ]
-
     def check(self) -> None:
         """Refuse the mistakes that show before any file is read."""
-        for name in self.masks:
-            check_name("mask", name, MASKS)
+        super().check()
         both = bool(self.masks) and self.split is not None
         require(not both, "--split draws all masks, and so does not go with files of masks")
         column, table = self.label_column, self.of_labels
@@ -486,7 +514,6 @@ class VertexFiles:
                 f"--label-column {column} is a column of a file, and there is none",
                 "give the file as --labels, or as --features, whose other columns are the features",
             )
-        _check_seed(self.seed)
         classes = 0 if self.labels is None else random_size(self.labels) or 0
         at_angles = classes and str(self.labels).startswith(ORTHOGONAL)
         require(not at_angles, f"{self.labels!r}: classes are random:C, or in a file")
@@ -498,34 +525,24 @@ class VertexFiles:
             check_name("meaning of the numbers in masks", self.mask_numbers, MASK_NUMBERS)
             wrong = "--mask-numbers says how masks are read, but there is no mask"
             require(bool(self.masks), wrong)
-        of_rows = [] if self.ids is None or str(self.ids) == SORTED else [self.ids]
-        for file in self.files() + of_rows:
-            check_file(file)
+        for name, value in self.paths().items():
+            for file in vertex_tables.mask_files(value) if name in MASKS else [value]:
+                check_file(file)
+        if self.ids is not None and str(self.ids) != SORTED:
+            check_file(self.ids)
 
     def check_ids_are_used(self) -> None:
         """A UserError if there are ids of rows, but no file with rows."""
-        if self.ids is not None and not self.files():
+        if self.ids is not None and not self.paths():
             raise UserError(
                 "--ids says which vertex the rows of files are of, but there is no file",
                 "give --features, --labels, --targets or a mask",
             )
 
     def facts(self, before: Mapping[str, object] | None = None) -> dict[str, object]:
-        """The entries of the manifest: names of files, seed, and how masks were drawn.
-
-        ``before`` are the names of the files that were attached earlier.
-        """
-        given = {**self.given(), "ids": self.ids}
-        attached = {
-            name: Path(value).name
-            for name, value in given.items()
-            if isinstance(value, str | os.PathLike)
-        }
-        together = {**(before or {}), **attached}
-        facts: dict[str, object] = {"attached": together} if together else {}
-        if any(value.startswith("random:") for value in attached.values()):
-            facts["seed"] = self.seed
-        return facts if self.split is None else facts | {"split": self.split.facts()}
+        """The entries of the manifest: also how masks were drawn."""
+        drawn = {} if self.split is None else {"split": self.split.facts()}
+        return super().facts(before) | drawn
 
 
 def attach(
@@ -586,22 +603,21 @@ def _read(name: str, value: Data, files: VertexFiles) -> list[_Given]:
     where, comments = str(value), files.comments
     if isinstance(value, np.ndarray):
         where = {"features": "x", "labels": "y", "targets": "targets"}.get(name, f"{name}_mask")
-        if name == "features":
-            value = finite_features(value, where)
-        return [
-            (
-                Rows(vertex_tables.checked_targets(value, where) if name == "targets" else value),
-                where,
-            )
-        ]
+        checks: dict[str, Any] = {
+            "features": finite_features,
+            "targets": vertex_tables.checked_targets,
+        }
+        return [(Rows(checks[name](value, where) if name in checks else value), where)]
+    if name in MASKS:
+        paths = vertex_tables.mask_files(value)
+        return [(vertex_tables.read_mask(file, name, comments), str(file)) for file in paths]
     if name == "features":
-        return [(vertex_tables.read_features(value, _others(files), comments), where)]
-    if name == "labels":
-        return [(vertex_tables.read_labels(value, files.label_column, comments), where)]
-    if name == "targets":
-        return [(vertex_tables.read_targets(value, comments), where)]
-    paths = vertex_tables.mask_files(value)
-    return [(vertex_tables.read_mask(file, name, comments), str(file)) for file in paths]
+        rows = vertex_tables.read_features(value, _others(files), comments)
+    elif name == "labels":
+        rows = vertex_tables.read_labels(value, files.label_column, comments)
+    else:
+        rows = vertex_tables.read_targets(value, comments)
+    return [(rows, where)]
 
 
 def check_random(features: int | None, classes: int | None) -> None:
@@ -814,7 +830,7 @@ def class_numbers(
 
 
 @dataclass(frozen=True)
-class ArcFiles:
+class ArcFiles(_Attached):
     """Data of arcs in files, in arrays, or from a generator.
 
     In place of the path of a file there may be an array.
@@ -832,45 +848,25 @@ class ArcFiles:
         Seed of random data; features and labels use independent streams.
     """
 
-    features: Data | None = None
-    labels: Data | None = None
-    masks: Mapping[str, Data] = field(default_factory=dict)
-    seed: int = 0
-
-    def given(self) -> dict[str, Data]:
-        """Features, labels and masks, those that there are."""
-        named = {"features": self.features, "labels": self.labels, **self.masks}
-        return {name: value for name, value in named.items() if value is not None}
+    _in_manifest = ("arc_data_attached", "arc_data_seed")
 
     def in_files(self) -> dict[str, str]:
-        """Of these, the files; and what arrays are called in messages."""
+        """What the files and arrays are called in messages."""
+        paths = self.paths()
         return {
-            name: f"arc_{name}" + "_mask" * (name in MASKS)
-            if isinstance(value, np.ndarray)
-            else str(value)
+            name: str(paths.get(name, f"arc_{name}" + "_mask" * (name in MASKS)))
             for name, value in self.given().items()
-            if name in MASKS or random_size(value) is None
+            if name in paths or isinstance(value, np.ndarray)
         }
 
     def check(self) -> None:
         """Refuse the mistakes that show before any file is read."""
-        _check_seed(self.seed)
-        for name in self.masks:
-            check_name("mask", name, MASKS)
+        super().check()
         for value in self.given().values():
             at_angles = str(value).startswith(ORTHOGONAL)
             require(not at_angles, f"{value!r}: columns of arcs are random:D, or in a file")
-        for name, file in self.in_files().items():
-            if not isinstance(self.given()[name], np.ndarray):
-                check_file(file)
-
-    def facts(self) -> dict[str, object]:
-        """The entries of the manifest: names of files, and the seed of what is random."""
-        given = self.given().items()
-        names = {k: Path(v).name for k, v in given if isinstance(v, str | os.PathLike)}
-        drawn = any(name.startswith("random:") for name in names.values())
-        facts: dict[str, object] = {"arc_data_attached": names} if names else {}
-        return facts | ({"arc_data_seed": self.seed} if drawn else {})
+        for file in self.paths().values():
+            check_file(file)
 
     def mapped(self) -> dict[str, np.ndarray]:
         """The arrays that are in files, and those that are given as such."""
