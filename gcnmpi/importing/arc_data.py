@@ -13,8 +13,8 @@ from gcnmpi.importing.arcs import appending, rounds
 from gcnmpi.importing.vertices import answered, before
 from gcnmpi.mpi.comm import Comm, agreed
 from partition.graph.graph import ArcData
+from partition.importing.arcs import Columns, DataFiles
 from partition.importing.data_files import ArcFiles, check_classes, class_numbers
-from partition.importing.on_disk import Columns, DataFiles
 from partition.importing.readers.arc_columns import arc_table
 from partition.importing.readers.source import Piece
 from partition.records import map_npy

@@ -1,6 +1,6 @@
 """From pieces of a file that ranks read to sorted arcs in a folder, each by the rank of its row.
 
-The steps are those of an import alone, :mod:`partition.importing.on_disk`, with an exchange between
+The steps are those of an import alone, :mod:`partition.importing.arcs`, with an exchange between
 reading and sorting, and one more for reverses. Whatever waits for a step is in files.
 """
 
@@ -23,8 +23,7 @@ from partition.errors import UserError
 from partition.graph.content import BETA, Known, described_sum, reverse_excess
 from partition.graph.graph import Graph, chunks, index_dtype
 from partition.graph.hashing import MASK64, mixed
-from partition.importing.arcs import ArcRules, Keys
-from partition.importing.on_disk import Building, Columns
+from partition.importing.arcs import ArcRules, Building, Columns, Keys
 from partition.importing.readers.source import Source
 from partition.resident import forget_pages
 

@@ -24,8 +24,8 @@ from partition.graph.content import Known
 from partition.graph.graph import Graph
 from partition.graph.manifest import Manifest
 from partition.graph.store import NewFolder, new_folder
+from partition.importing.arcs import Building, Columns, arcs_at_once, scratch_folder
 from partition.importing.assemble import Import, named_errors
-from partition.importing.on_disk import Building, Columns, arcs_at_once, scratch_folder
 from partition.importing.readers import SHARED, checked_format
 from partition.importing.readers.libraries import is_dataset
 from partition.importing.readers.reading import open_stream

@@ -16,9 +16,7 @@ from partition.graph.content import TYPE_FEATURES
 from partition.graph.graph import MASKS, Graph, check_direction
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Manifest, check_target, open_graph, write_graph
-from partition.importing import data_files
-from partition.importing.arcs import ArcRules, build_graph, build_typed
-from partition.importing.on_disk import allocate_in, build_on_disk, scratch_folder
+from partition.importing import arcs, data_files
 from partition.importing.readers import LISTS, STREAMS, checked_format, libraries
 from partition.importing.readers.arc_columns import NO_DATA, ArcTable
 from partition.importing.readers.reading import open_stream, read_graph
@@ -74,11 +72,11 @@ def import_graph(
             graph, facts = asked.built(found, source, report)
             del found
         else:
-            scratch = stack.enter_context(scratch_folder(asked.out))
-            reading = Reading(allocate_in(scratch), tell)
+            scratch = stack.enter_context(arcs.scratch_folder(asked.out))
+            reading = Reading(arcs.allocate_in(scratch), tell)
             stream = open_stream(source, format, asked.of_arcs, reading)
             with named_errors(source):
-                graph, facts = build_on_disk(
+                graph, facts = arcs.build_on_disk(
                     stream, scratch, asked.memory, asked.rules(), tell, asked.arc_files
                 )
         return asked.write(graph, facts, report)
@@ -226,7 +224,7 @@ class Import:
         Of a heterogeneous graph: see :func:`partition.importing.arcs.build_typed`.
     memory : float, optional
         Bytes that the program may take: arcs are sorted in files beside ``out``, with the same
-        result. See :func:`partition.importing.on_disk.build_on_disk`.
+        result. See :func:`partition.importing.arcs.build_on_disk`.
     in_memory : bool
         The graph is given, and no file is read: ``source`` means nothing.
     """
@@ -256,9 +254,9 @@ class Import:
         self.arc_files.check()
         check_target(self.out, self.overwrite)
 
-    def rules(self) -> ArcRules:
+    def rules(self) -> arcs.ArcRules:
         """The rules for arcs, of which none were met."""
-        return ArcRules(self.undirected, self.duplicates, self.self_loops)
+        return arcs.ArcRules(self.undirected, self.duplicates, self.self_loops)
 
     def built(
         self, found: Source | TypedSource, source: Path, report: Callable[[str], None]
@@ -273,7 +271,7 @@ class Import:
                 what = "there are" if self.in_memory else "it lists"
                 table = self.arc_files.read(len(found.source), what)
                 found = replace(found, arc_data=found.arc_data.with_columns(table))
-                return build_graph(found, undirected=self.undirected, **rules)
+                return arcs.build_graph(found, undirected=self.undirected, **rules)
             if self.undirected:
                 raise UserError(
                     f"{where} has relations, and the reverse of one is another one",
@@ -285,7 +283,7 @@ class Import:
                     "gcn-partition attach takes a row for each arc of the folder",
                 )
             rules |= {"reverse": self.reverse, "missing_labels": self.files.missing_labels}
-            return build_typed(found, report=report, **rules)
+            return arcs.build_typed(found, report=report, **rules)
 
     @property
     def of_arcs(self) -> Layout:

@@ -33,8 +33,8 @@ from traced import takes_less_than
 
 from partition import records
 from partition.graph.store import open_graph
-from partition.importing import on_disk, readers
-from partition.importing.arcs import build_graph
+from partition.importing import readers
+from partition.importing.arcs import allocate_in, build_graph
 from partition.importing.assemble import import_graph
 from partition.importing.readers import files, libraries, metis_files, parquet
 from partition.importing.readers.reading import open_stream, read_source
@@ -587,7 +587,7 @@ def table_of(path, **columns):
 
 
 def in_pieces(path):
-    reading = Reading(on_disk.allocate_in(path.parent))
+    reading = Reading(allocate_in(path.parent))
     return list(open_stream(path, "auto", Layout(), reading).pieces)
 
 
