@@ -66,7 +66,7 @@ def source_of_arrays(edge_index: object, edge_weight: object, n: int | None) -> 
     if sp.issparse(ends):
         both = "edge_weight: the entries of a sparse edge_index are its weights"
         require(edge_weight is None, both)
-        arcs = npz.arcs_of(files.csr_of(ends, "edge_index"), "edge_index", "arrays")
+        arcs = npz.arcs_of(files.csr_of(ends, "edge_index"), "edge_index", "arrays", Layout())
         require(n in (None, arcs.n), f"edge_index has {arcs.n} vertices, not {n}")
         return arcs
     fields["edge_index"] = numpy_array(ends, "edge_index")

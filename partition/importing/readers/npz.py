@@ -143,14 +143,15 @@ def _mask(mask: np.ndarray, n: int, where: str) -> np.ndarray:
     return mask[:, 0] if mask.ndim == 2 and mask.shape[1] == 1 else mask
 
 
-PARTS = ("data", "indices", "indptr", "shape")
-ADJACENCY = ("adj_", "adj_matrix.", "adj.")
-ATTRIBUTES = ("attr_", "attr_matrix.", "attr.", "feature_", "features_", "features.")
-DENSE = ("attr_matrix", "features", "attr", "x")
-LABELS = ("labels", "label", "y")
-CLASS_NAMES = ("class_names", "idx_to_class")
-WANTED = frozenset(
-    [prefix + part for prefix in (*ADJACENCY, *ATTRIBUTES) for part in PARTS] + [*DENSE, *LABELS]
+_PARTS = ("data", "indices", "indptr", "shape")
+_ADJACENCY = ("adj_", "adj_matrix.", "adj.")
+_ATTRIBUTES = ("attr_", "attr_matrix.", "attr.", "feature_", "features_", "features.")
+_DENSE = ("attr_matrix", "features", "attr", "x")
+_LABELS = ("labels", "label", "y")
+_CLASS_NAMES = ("class_names", "idx_to_class")
+_WANTED = frozenset(
+    [prefix + part for prefix in (*_ADJACENCY, *_ATTRIBUTES) for part in _PARTS]
+    + [*_DENSE, *_LABELS]
 )
 
 
@@ -161,12 +162,12 @@ def read(path: Path, layout: Layout) -> Source:
     """
     where, names = str(path), npz_names(path)
     if "format" in names:
-        arrays = read_npz(path, frozenset((*PARTS, "format")), kinds=NUMBERS + TEXTS)
-        return _with_data(arcs_of(files.saved_csr(arrays, where), where, "npz"), layout, where)
+        arrays = read_npz(path, frozenset((*_PARTS, "format")), kinds=NUMBERS + TEXTS)
+        return arcs_of(files.saved_csr(arrays, where), where, "npz", layout)
     if {"edges", "node_features"} <= names:
         return _heterophilous(path, names, layout)
-    arrays = read_npz(path, WANTED)
-    adjacency = _prefix(arrays, ADJACENCY)
+    arrays = read_npz(path, _WANTED)
+    adjacency = _prefix(arrays, _ADJACENCY)
     if adjacency is None:
         found = ", ".join(files.quoted(name) for name in sorted(names)[:12]) or "nothing"
         raise UserError(
@@ -176,9 +177,14 @@ def read(path: Path, layout: Layout) -> Source:
             "arrays by --features and --labels, or call gcnmpi.graph.from_arrays",
         )
     matrix = files.csr_arrays(arrays, adjacency, where)
-    arcs = _with_data(arcs_of(matrix, f"{where}: {adjacency}data", "npz"), layout, where)
-    features, labels, class_names = _features(arrays, where), None, None
-    if name := _one(arrays, LABELS, where):
+    arcs = arcs_of(matrix, f"{where}: {adjacency}data", "npz", layout)
+    features, labels, class_names = None, None, None
+    if dense := _one(arrays, _DENSE, where):
+        features = files.finite_features(arrays[dense], f"{where}: {dense}")
+    elif sparse := _prefix(arrays, _ATTRIBUTES):
+        matrix = files.csr_arrays(arrays, sparse, where)
+        features = files.dense_features(matrix, f"{where}: {sparse.rstrip('_.')}")
+    if name := _one(arrays, _LABELS, where):
         labels, class_names = classes.class_labels(arrays[name], where, _class_names(path, names))
     for what, array in (("attributes", features), ("labels", labels)):
         if array is not None and len(array) != arcs.n:
@@ -186,40 +192,32 @@ def read(path: Path, layout: Layout) -> Source:
     return replace(arcs, features=features, labels=labels, class_names=class_names)
 
 
-def arcs_of(matrix: files.Csr, where: str, format: str) -> Source:
-    """Vertices, arcs and their weights out of a checked CSR matrix, row = source.
+def arcs_of(matrix: files.Csr, where: str, format: str, layout: Layout) -> Source:
+    """Vertices, arcs and their weights, or data, out of a checked CSR matrix, row = source.
 
     A UserError if it is not square, without vertices, or has an entry that is not finite.
     """
-    indptr, indices, data, (rows, columns) = matrix
-    if rows != columns:
-        raise UserError(f"{where}: the adjacency matrix is {rows} x {columns}, not square")
-    if rows == 0:
-        raise UserError(f"{where} holds a graph without vertices")
-    weights: np.ndarray | None = files.finite_weights(data, where)
-    if (data == 1).all():
+    indptr, indices, values, (rows, columns) = matrix
+    square = f"{where}: the adjacency matrix is {rows} x {columns}, not square"
+    require(rows == columns, square)
+    require(rows > 0, f"{where} holds a graph without vertices")
+    weights: np.ndarray | None = files.finite_weights(values, where)
+    if (values == 1).all():
         weights = None  # the format has no other way to say that a graph is unweighted
     degrees: np.ndarray = np.diff(indptr.astype(np.int64))
     source = np.repeat(np.arange(rows), degrees)
-    return Source(rows, source, indices, weights, format=format)
-
-
-def _with_data(arcs: Source, layout: Layout, where: str) -> Source:
-    """Arcs of which the weights may be a feature."""
-    data, weights, _ = pick({}, arcs.weights, layout.arc_features, layout.arc_label, where)
-    return replace(arcs, weights=weights, arc_data=data)
+    data, weights, _ = pick({}, weights, layout.arc_features, layout.arc_label, where)
+    return Source(rows, source, indices, weights, format=format, arc_data=data)
 
 
 def _heterophilous(path: Path, names: set[str], layout: Layout) -> Source:
     """A graph of Platonov et al. (2023): edges without a direction, each listed once; splits."""
     masks = {f"{name}_masks": f"{name}_mask" for name in MASKS}
     of_arcs = {name for name in names if name.startswith("edge_")}
-    arrays = read_npz(
-        path, frozenset({"edges", "node_features", "node_labels", *masks, *of_arcs} & names)
-    )
+    wanted = {"edges", "node_features", "node_labels", *masks, *of_arcs} & names
+    arrays = read_npz(path, frozenset(wanted))
     edges = arrays["edges"]
-    if edges.ndim != 2 or edges.shape[1] != 2:
-        raise UserError(f"{path}: edges is not (m, 2), but {edges.shape}")
+    require(edges.shape[1:] == (2,), f"{path}: edges is not (m, 2), but {edges.shape}")
     fields = {"edge_index": edges.T, "x": arrays["node_features"]}
     fields |= {"y": arrays["node_labels"]} if "node_labels" in arrays else {}
     fields |= {masks[name]: array.T for name, array in arrays.items() if name in masks}
@@ -227,17 +225,8 @@ def _heterophilous(path: Path, names: set[str], layout: Layout) -> Source:
     return replace(source_of(fields, str(path), "npz", layout, data), symmetric=True)
 
 
-def _features(arrays: dict[str, np.ndarray], where: str) -> np.ndarray | None:
-    if dense := _one(arrays, DENSE, where):
-        return files.finite_features(arrays[dense], f"{where}: {dense}")
-    if (sparse := _prefix(arrays, ATTRIBUTES)) is None:
-        return None
-    matrix = files.csr_arrays(arrays, sparse, where)
-    return files.dense_features(matrix, f"{where}: {sparse.rstrip('_.')}")
-
-
 def _class_names(path: Path, names: set[str]) -> np.ndarray | None:
-    for name in (name for name in CLASS_NAMES if name in names):
+    for name in (name for name in _CLASS_NAMES if name in names):
         with contextlib.suppress(UserError):  # a pickle: the numbers of the classes will do
             return read_npz(path, (name,), kinds=TEXTS)[name]
     return None
