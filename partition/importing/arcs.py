@@ -34,16 +34,16 @@ from partition.records import temporary_name
 DUPLICATES = ("merge", "sum", "keep", "error")
 SELF_LOOPS = ("keep", "drop")
 # Of arcs that become one, and of both directions of an edge, the one listed first gives its data.
-DATA_RULE = "first"
+_DATA_RULE = "first"
 # Beyond, source · n + target does not fit an int64.
-MAX_VERTICES = 3_037_000_499
+_MAX_VERTICES = 3_037_000_499
 # Bytes that an import takes beside its arcs: Python and its libraries; and for each vertex.
-BASE_BYTES = 300 << 20
-VERTEX_BYTES = 100
+_BASE_BYTES = 300 << 20
+_VERTEX_BYTES = 100
 # Bytes for an arc that is being sorted, with its weight and its number.
-ARC_BYTES = 150
+_ARC_BYTES = 150
 FEWEST_ARCS = 1 << 16
-Form = Mapping[str, bool]
+_Form = Mapping[str, bool]
 """Whether keys are ``weighted`` and ``numbered``."""
 
 
@@ -230,12 +230,12 @@ class ArcRules:
             "self_loops": {"found": self.loops, "rule": self.self_loops},
             "duplicates": {"found": self.copies, "rule": self.duplicates} | differ,
             "undirected": self.undirected,
-        } | ({"arc_data": {"rule": DATA_RULE}} if data else {})
+        } | ({"arc_data": {"rule": _DATA_RULE}} if data else {})
 
 
 def check_number(n: int) -> None:
     """A UserError if keys of so many vertices do not fit an int64."""
-    most = MAX_VERTICES
+    most = _MAX_VERTICES
     require(n <= most, f"{n} vertices are more than the {most} that are supported")
 
 
@@ -551,14 +551,14 @@ def build_on_disk(
 
 def arcs_at_once(memory: float, n: int) -> int:
     """How many arcs are sorted at a time."""
-    left = memory - BASE_BYTES - VERTEX_BYTES * n
-    if left < ARC_BYTES * FEWEST_ARCS:
-        need = BASE_BYTES + VERTEX_BYTES * n + ARC_BYTES * FEWEST_ARCS
+    left = memory - _BASE_BYTES - _VERTEX_BYTES * n
+    if left < _ARC_BYTES * FEWEST_ARCS:
+        need = _BASE_BYTES + _VERTEX_BYTES * n + _ARC_BYTES * FEWEST_ARCS
         raise UserError(
             f"--memory {memory / 1e9:.3g}GB is too little: {n} vertices stay in memory",
             f"give --memory {need / 1e9 + 0.01:.2f}GB or more",
         )
-    return int(left // ARC_BYTES)
+    return int(left // _ARC_BYTES)
 
 
 def _collect(stream: Stream, folder: Path, memory: float) -> tuple[Columns, Numbering, ArcTable]:
@@ -617,7 +617,7 @@ class Building:
     rules: ArcRules
 
     def settled(
-        self, counts: np.ndarray, keys: Iterator[Keys], form: Form, *, numbered: bool
+        self, counts: np.ndarray, keys: Iterator[Keys], form: _Form, *, numbered: bool
     ) -> Columns:
         """Sorted keys by the rules for duplicates, out of keys of a ``form``.
 
@@ -664,7 +664,7 @@ class Building:
         return degrees
 
     def _ranges(
-        self, counts: np.ndarray, keys: Iterator[Keys], form: Form, stage: str
+        self, counts: np.ndarray, keys: Iterator[Keys], form: _Form, stage: str
     ) -> Iterator[Keys]:
         """The keys of one range of rows after the other, each in the order in which it came.
 
@@ -809,7 +809,7 @@ class Columns:
         return (Keys(*columns) for columns in self.pieces(at_once))
 
     @property
-    def form(self) -> Form:
+    def form(self) -> _Form:
         """Whether they have weights and numbers."""
         return {"weighted": self.weighted, "numbered": self.numbered}
 

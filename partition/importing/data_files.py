@@ -30,15 +30,15 @@ from partition.records import NUMBERS, TEXTS, map_npy
 from partition.resident import check_memory
 
 File = str | os.PathLike[str]
-ARCS_AT_ONCE = 1 << 20
+_ARCS_AT_ONCE = 1 << 20
 Data = File | np.ndarray
 # Rows, and their name in messages.
 _Given = tuple[Rows, str]
 
-PER_CLASS = "per-class"
+_PER_CLASS = "per-class"
 SPLIT_EXAMPLES = "random:0.6,0.2,0.2 or per-class:20,500,1000"
-_AMOUNTS = {"random": r"[0-9]?\.?[0-9]{1,18}", PER_CLASS: r"[0-9]{1,10}"}
-MAX_SPLITS = 10_000
+_AMOUNTS = {"random": r"[0-9]?\.?[0-9]{1,18}", _PER_CLASS: r"[0-9]{1,10}"}
+_MAX_SPLITS = 10_000
 # Purposes of hashes: the order of all labelled vertices, or of those that per-class leaves.
 _ALL, _OTHERS = 1, 2
 
@@ -81,14 +81,14 @@ class RandomSplit:
         require(self.amounts[0] > 0, f"--split {self.rule} leaves no vertex to train on")
         fits = self.per_class or total <= 1
         require(fits, f"--split {self.rule}: the shares add up to {float(total):g}")
-        fits = 1 <= self.splits <= MAX_SPLITS
-        require(fits, f"{self.splits} splits are not 1 to {MAX_SPLITS}")
+        fits = 1 <= self.splits <= _MAX_SPLITS
+        require(fits, f"{self.splits} splits are not 1 to {_MAX_SPLITS}")
         _check_seed(self.seed)
 
     @property
     def per_class(self) -> bool:
         """Whether vertices to train on are counted in each class."""
-        return self.rule.startswith(PER_CLASS)
+        return self.rule.startswith(_PER_CLASS)
 
     @cached_property
     def amounts(self) -> tuple[Fraction, ...]:
@@ -395,8 +395,8 @@ def _zarr(path: Path) -> Steps:
 
 
 MASK_NUMBERS = ("ids", "rows")
-ORTHOGONAL = "orthogonal:"  # features, of which columns are at right angles
-AT_ONCE = 1 << 16  # rows that are multiplied at once
+_ORTHOGONAL = "orthogonal:"  # features, of which columns are at right angles
+_AT_ONCE = 1 << 16  # rows that are multiplied at once
 # The values of vertices that a file with ids has no row for, where it may leave some out.
 _ABSENT = {"labels": UNLABELLED, "targets": np.nan}
 
@@ -421,7 +421,7 @@ class _Attached:
         return {
             name: value
             for name, value in self.given().items()
-            if not isinstance(value, np.ndarray) and (name in MASKS or random_size(value) is None)
+            if not isinstance(value, np.ndarray) and (name in MASKS or _random_size(value) is None)
         }
 
     def check(self) -> None:
@@ -509,13 +509,13 @@ class VertexFiles(_Attached):
         both = bool(self.masks) and self.split is not None
         require(not both, "--split draws all masks, and so does not go with files of masks")
         column, table = self.label_column, self.of_labels
-        if column is not None and (table is None or random_size(table) is not None):
+        if column is not None and (table is None or _random_size(table) is not None):
             raise UserError(
                 f"--label-column {column} is a column of a file, and there is none",
                 "give the file as --labels, or as --features, whose other columns are the features",
             )
-        classes = 0 if self.labels is None else random_size(self.labels) or 0
-        at_angles = classes and str(self.labels).startswith(ORTHOGONAL)
+        classes = 0 if self.labels is None else _random_size(self.labels) or 0
+        at_angles = classes and str(self.labels).startswith(_ORTHOGONAL)
         require(not at_angles, f"{self.labels!r}: classes are random:C, or in a file")
         most = f"{self.labels!r}: there can be at most {MAX_CLASSES} classes" if classes else ""
         require(classes <= MAX_CLASSES, most)
@@ -572,7 +572,7 @@ def attach(
     wanted, ids = files.given(), graph.ids
     if any(isinstance(value, np.ndarray) for value in wanted.values()):
         graph = replace(graph, ids=None)  # row i is of vertex i, whatever that is called
-    found = random_data(wanted, graph.n, "", files.seed, (1, 2))
+    found = _random_data(wanted, graph.n, "", files.seed, (1, 2))
     given = {name: _read(name, value, files) for name, value in wanted.items() if name not in found}
     for rows, where in itertools.chain(*given.values()):
         if rows.note:
@@ -672,10 +672,10 @@ def _check_masks(graph: Graph, files: Mapping[str, Data]) -> None:
         lacking = (mask if mask.ndim == 1 else mask.any(axis=1)) & ~known
         vertex = int(np.argmax(lacking))
         require(not lacking[vertex], f"{where} has vertex {vertex}, which has no label")
-    check_disjoint(graph.masks, "vertices")
+    _check_disjoint(graph.masks, "vertices")
 
 
-def check_disjoint(masks: Mapping[str, np.ndarray], what: str) -> None:
+def _check_disjoint(masks: Mapping[str, np.ndarray], what: str) -> None:
     """A UserError if one of the vertices or arcs, ``what`` they are, is in two masks of a split."""
     for one, other in itertools.combinations([name for name in MASKS if name in masks], 2):
         both = np.atleast_2d(masks[one].T) & np.atleast_2d(masks[other].T)  # (splits, n)
@@ -699,7 +699,7 @@ def generator(seed: int, stream: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=np.array([seed, stream], np.uint64)))
 
 
-def random_data(
+def _random_data(
     given: Mapping[str, Data], count: int, of: str, seed: int, streams: tuple[int, int]
 ) -> dict[str, Any]:
     """Columns of a graph, or of its arcs, that are asked for as "random:D".
@@ -715,7 +715,7 @@ def random_data(
     """
     found: dict[str, Any] = {}
     for name, stream in zip(("features", "labels"), streams, strict=True):
-        size = random_size(given[name]) if name in given else None
+        size = _random_size(given[name]) if name in given else None
         if size is None:
             continue
         rng = generator(seed, stream)
@@ -725,7 +725,7 @@ def random_data(
         else:
             check_memory(4 * count * size, f"{count} x {size} random features{of}")
             found["features"] = rng.standard_normal((count, size), dtype=np.float32)
-            if str(given[name]).startswith(ORTHOGONAL):
+            if str(given[name]).startswith(_ORTHOGONAL):
                 _make_orthogonal(found["features"])
     return found
 
@@ -740,16 +740,16 @@ def _make_orthogonal(rows: np.ndarray) -> None:
         _make_orthogonal(rows.T)
         return
     gram = np.zeros((rows.shape[1], rows.shape[1]))
-    for start in range(0, len(rows), AT_ONCE):
-        some = rows[start : start + AT_ONCE].astype(np.float64)
+    for start in range(0, len(rows), _AT_ONCE):
+        some = rows[start : start + _AT_ONCE].astype(np.float64)
         gram += some.T @ some
     inverse = np.linalg.inv(np.linalg.cholesky(gram)).T
-    for start in range(0, len(rows), AT_ONCE):
-        some = rows[start : start + AT_ONCE]
+    for start in range(0, len(rows), _AT_ONCE):
+        some = rows[start : start + _AT_ONCE]
         some[...] = some.astype(np.float64) @ inverse
 
 
-def random_size(value: Data) -> int | None:
+def _random_size(value: Data) -> int | None:
     """D of "random:D" or "orthogonal:D"; None where ``value`` is a path or an array."""
     kind, _, size = (
         type(value).__name__ if isinstance(value, np.ndarray) else str(value)
@@ -802,13 +802,13 @@ def in_order(
         listed, labels = labels, allocate("arc_classes", (len(labels),), np.dtype(np.int32))
         for piece in _pieces(listed):
             labels[piece] = classes[np.searchsorted(values, listed[piece])]
-    check_disjoint(found, "arcs")
+    _check_disjoint(found, "arcs")
     return ArcData(features, labels, found, ids, class_names)
 
 
 def _pieces(rows: np.ndarray) -> list[slice]:
     return [
-        slice(at, min(at + ARCS_AT_ONCE, len(rows))) for at in range(0, len(rows), ARCS_AT_ONCE)
+        slice(at, min(at + _ARCS_AT_ONCE, len(rows))) for at in range(0, len(rows), _ARCS_AT_ONCE)
     ]
 
 
@@ -863,7 +863,7 @@ class ArcFiles(_Attached):
         """Refuse the mistakes that show before any file is read."""
         super().check()
         for value in self.given().values():
-            at_angles = str(value).startswith(ORTHOGONAL)
+            at_angles = str(value).startswith(_ORTHOGONAL)
             require(not at_angles, f"{value!r}: columns of arcs are random:D, or in a file")
         for file in self.paths().values():
             check_file(file)
@@ -902,7 +902,7 @@ class ArcFiles(_Attached):
         self.check()
         read, data = in_order(self.read(graph.nnz, "the graph has"), None), graph.arc_data
         found: dict[str, Any] = {"masks": {**data.masks, **read.masks}}
-        check_disjoint(found["masks"], "arcs")
+        _check_disjoint(found["masks"], "arcs")
         if read.features is not None:
             found["features"] = read.features
         if read.labels is not None:
@@ -911,5 +911,5 @@ class ArcFiles(_Attached):
 
     def with_random(self, graph: Graph) -> Graph:
         """The graph with the random data of arcs that are asked for."""
-        drawn = random_data(self.given(), graph.nnz, " of arcs", self.seed, (3, 4))
+        drawn = _random_data(self.given(), graph.nnz, " of arcs", self.seed, (3, 4))
         return replace(graph, arc_data=replace(graph.arc_data, **drawn))

@@ -4,7 +4,7 @@ One file or folder may hold all masks (the splits of OGB, an ``npz``, a tuple th
 wrote), or there is a file for each array (tables, ``npy``, Parquet). Everything is read by the
 readers of graphs: torch's files and pickles as data, tables by Arrow.
 
-Arrays of a mask are called "positives" (m, 2), "negatives" (q, 2), "candidates" (m, C) for the
+_Arrays of a mask are called "positives" (m, 2), "negatives" (q, 2), "candidates" (m, C) for the
 second end, or "both" for each end, and "relations" (m,).
 """
 
@@ -33,7 +33,7 @@ from partition.importing.readers.source import Layout
 from partition.records import NUMBERS, TEXTS, map_npy, read_npz
 from partition.tensor_files import pickles, torch_zip
 
-Arrays = dict[str, np.ndarray]
+_Arrays = dict[str, np.ndarray]
 _VERTICES = ("positives", "negatives", "candidates", "both")  # arrays that hold ids of vertices
 _TORCH = (".pt", ".pth")
 _SUFFIXES = (
@@ -45,7 +45,7 @@ _MEANT = pickles.Meant(
     "torch.save({'edge': pairs, 'edge_neg': negatives}, FILE), tensors of shape (m, 2)",
 )
 _NAMES = torch_files.CACHES | pickles.ARRAY_NAMES
-# Arrays that are read, by their names in OGB and PyTorch Geometric.
+# _Arrays that are read, by their names in OGB and PyTorch Geometric.
 _KNOWN = {
     "edge", "edge_neg", "source_node", "target_node", "source_node_neg", "target_node_neg",
     "head", "tail", "head_neg", "tail_neg", RELATION, "edge_label_index", "edge_label",
@@ -92,7 +92,7 @@ def import_pairs(
         graph does not have, or one of another type than the relation's; or a mask has no pairs.
     """
     layout = layout or Layout()
-    found, notes = {mask: Arrays() for mask in MASKS}, list[str]()
+    found, notes = {mask: _Arrays() for mask in MASKS}, list[str]()
     if whole is not None:
         listed, unread = read_masks(whole, graph, layout)
         found |= {m: _in_graph(arrays, graph, f"{whole}, {m}") for m, arrays in listed.items()}
@@ -154,7 +154,7 @@ def listed_pairs(
     return pairs, numbers
 
 
-def read_masks(path: Path, graph: Graph, layout: Layout) -> tuple[dict[str, Arrays], set[str]]:
+def read_masks(path: Path, graph: Graph, layout: Layout) -> tuple[dict[str, _Arrays], set[str]]:
     """The arrays of all masks in one file or folder, and the names of those that are not read.
 
     A folder holds ``train``, ``valid`` (or ``val``) and ``test``, each with one of the suffixes
@@ -173,7 +173,7 @@ def read_masks(path: Path, graph: Graph, layout: Layout) -> tuple[dict[str, Arra
     if (path / "split_dict.pt").is_file():
         path = path / "split_dict.pt"
     if path.is_dir():
-        found, unread = dict[str, Arrays](), set[str]()
+        found, unread = dict[str, _Arrays](), set[str]()
         for mask, file in _files_of_masks(path).items():
             found[mask], more = _read_list(file, graph, layout)
             unread |= more
@@ -188,7 +188,7 @@ def read_masks(path: Path, graph: Graph, layout: Layout) -> tuple[dict[str, Arra
             "a folder of train, valid and test, an .npz or a .pt does; or give --train, --val, "
             "--test",
         )
-    # Arrays are called as the files of a set: train, val_negatives …
+    # _Arrays are called as the files of a set: train, val_negatives …
     found, unread = {mask: {} for mask in MASKS}, set()
     for name, array in read_npz(path, kinds=NUMBERS + TEXTS).items():
         theirs, _, kind = name.partition("_")
@@ -214,7 +214,7 @@ def _files_of_masks(folder: Path) -> dict[str, Path]:
     return found
 
 
-def _read_list(path: Path, graph: Graph, layout: Layout) -> tuple[Arrays, set[str]]:
+def _read_list(path: Path, graph: Graph, layout: Layout) -> tuple[_Arrays, set[str]]:
     """The positives in a list of pairs, with relations if there is a column of them.
 
     Of a file of torch, which may hold a dict, all arrays of its mask; and the names of those that
@@ -247,7 +247,7 @@ def _read_list(path: Path, graph: Graph, layout: Layout) -> tuple[Arrays, set[st
     return arrays | {"positives": ids}, set()
 
 
-def _in_graph(arrays: Arrays, graph: Graph, where: str) -> Arrays:
+def _in_graph(arrays: _Arrays, graph: Graph, where: str) -> _Arrays:
     """The arrays with vertices of the graph in place of ids."""
     return {
         kind: vertices_of(array, graph, where) if kind in _VERTICES else array
@@ -255,7 +255,7 @@ def _in_graph(arrays: Arrays, graph: Graph, where: str) -> Arrays:
     }
 
 
-def _labelled_pairs(fields: Mapping[str, np.ndarray], where: str) -> Arrays:
+def _labelled_pairs(fields: Mapping[str, np.ndarray], where: str) -> _Arrays:
     """The pairs of a graph of PyTorch Geometric that ``RandomLinkSplit`` has made.
 
     A label of 0 is a negative; labels above 1 are relations, counted from 1.
@@ -281,7 +281,7 @@ def _labelled_pairs(fields: Mapping[str, np.ndarray], where: str) -> Arrays:
     return found
 
 
-def _named_pairs(fields: Mapping[str, np.ndarray], where: str) -> Arrays:
+def _named_pairs(fields: Mapping[str, np.ndarray], where: str) -> _Arrays:
     """The arrays of a mask out of those of a file, by their names."""
     if {"edge_label_index", "pos_edge_label_index"} & fields.keys():
         return _labelled_pairs(fields, where)
@@ -306,7 +306,7 @@ def _named_pairs(fields: Mapping[str, np.ndarray], where: str) -> Arrays:
     return found
 
 
-def _torch(path: Path, masks: int) -> tuple[list[Arrays], set[str]]:
+def _torch(path: Path, masks: int) -> tuple[list[_Arrays], set[str]]:
     """The arrays of so many masks in a file of torch, and the names of those that are not read."""
     check_file(path)
     read_as = torch_files.CLASSES, _MEANT, _NAMES
@@ -318,7 +318,7 @@ def _torch(path: Path, masks: int) -> tuple[list[Arrays], set[str]]:
 
 def _parts(
     content: object, file: torch_zip.TorchFile | None, path: Path, masks: int
-) -> tuple[list[Arrays], set[str]]:
+) -> tuple[list[_Arrays], set[str]]:
     parts: list[object] = [content]
     if isinstance(content, dict) and {"train", "test"} <= content.keys():
         parts = [content.get("train"), content.get("valid", content.get("val")), content["test"]]
@@ -429,7 +429,7 @@ def pairs_of(
 
 
 def _pairs_from(
-    found: Mapping[str, Arrays],
+    found: Mapping[str, _Arrays],
     graph_id: str,
     directed: bool,
     name: str,

@@ -27,7 +27,7 @@ from numpy.typing import DTypeLike
 from partition import records, resident
 from partition.errors import DataWarning, UserError, require, shortened
 
-LARGEST_WHOLE = 1 << 24  # up to which float32 has every whole number
+_LARGEST_WHOLE = 1 << 24  # up to which float32 has every whole number
 DAMAGED = (
     EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, lzma.LZMAError, tarfile.TarError,
 )  # fmt: skip
@@ -97,17 +97,14 @@ def narrowed(values: np.ndarray, dtype: DTypeLike, where: object) -> np.ndarray:
     if np.dtype(dtype) == np.float32 and values.dtype.itemsize > 2 and values.dtype != np.float32:
         step = max(1, (1 << 20) // max(1, values[:1].size))
         for piece in (values[at : at + step] for at in range(0, len(values), step)):
-            large = piece[np.abs(piece) > LARGEST_WHOLE]
+            large = piece[np.abs(piece) > _LARGEST_WHOLE]
             whole = large[np.isfinite(large) & (large == np.floor(large))]
             with np.errstate(over="ignore"):
                 exact = whole.astype(np.longdouble)
                 if (whole.astype(np.float32) != exact).any():
-                    warnings.warn(
-                        f"{where}: whole numbers beyond {LARGEST_WHOLE:,} are rounded, as features "
-                        "are float32",
-                        DataWarning,
-                        stacklevel=2,
-                    )
+                    told = f"whole numbers beyond {_LARGEST_WHOLE:,} are rounded"
+                    told = f"{where}: {told}, as features are float32"
+                    warnings.warn(told, DataWarning, stacklevel=2)
                     break
     with np.errstate(over="ignore"):
         return np.asarray(values, dtype, order="C")
@@ -146,7 +143,7 @@ def finite_features(
 # Lists of arcs and tables of numbers shrink to a tenth or so in a packed file, hardly further.
 TEXT_RATIO = 100
 FREE_CONTENT = 1 << 26
-ZIP, TAR = "a zip archive", "a tar archive"
+ZIP, _TAR = "a zip archive", "a tar archive"
 _BEGIN = 512  # bytes by which packed content is known
 _LAYERS = 4  # of a file that is packed: a gzip'd file in a tar archive in gzip has 3
 _BUFFER = 1 << 18
@@ -249,7 +246,7 @@ def open_content(
                 return file, name
             if kind == ZIP:
                 file, name = _of_zip(path, file, below)
-            elif kind == TAR:
+            elif kind == _TAR:
                 found, name = _of_tar(path, file, wanted)
                 if found is None:  # it was read to its end
                     below.close()
@@ -276,7 +273,7 @@ def _begin(file: IO[bytes]) -> bytes:
 def _packing(begin: bytes) -> tuple[str | None, Callable[[Any], Any] | None]:
     """How content with this begin is packed, and what opens it."""
     if begin[257:262] == b"ustar":
-        return TAR, None
+        return _TAR, None
     return next((_OPENERS[magic] for magic in _OPENERS if begin.startswith(magic)), (None, None))
 
 
@@ -301,7 +298,7 @@ def _of_tar(path: Path, file: IO[bytes], wanted: str | None) -> tuple[IO[bytes] 
             names.append(member.name)
             if wanted in (member.name, None) and (wanted or _stem(member.name) == like):
                 return archive.extractfile(member), PurePosixPath(member.name).name
-    return None, _chosen(path, TAR, names)
+    return None, _chosen(path, _TAR, names)
 
 
 def _chosen(path: Path, kind: str, names: Sequence[str]) -> str:
@@ -375,7 +372,7 @@ class NpzArray:
 
 
 # Sparse features may have so many columns without an entry for each.
-SPARSE_WIDTH = 1 << 16
+_SPARSE_WIDTH = 1 << 16
 
 
 # indptr, indices, data, shape.
@@ -436,7 +433,7 @@ def saved_csr(arrays: dict[str, np.ndarray], where: str) -> Csr:
 def dense_features(matrix: Csr, where: str) -> np.ndarray:
     """A checked matrix as (n, d) float32; a UserError if that is too large or not finite."""
     indptr, indices, data, shape = matrix
-    fits = shape[1] <= max(SPARSE_WIDTH, len(data))
+    fits = shape[1] <= max(_SPARSE_WIDTH, len(data))
     require(fits, f"{where}: {shape[1]} columns for only {len(data)} entries")
     resident.check_memory(4 * shape[0] * shape[1], f"{where}: {shape[0]} x {shape[1]} features")
     data = narrowed(data, np.float32, where)

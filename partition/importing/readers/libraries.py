@@ -30,7 +30,7 @@ from partition.importing.readers.source import Layout, Source, TypedSource
 from partition.importing.readers.typed_tables import checked, typed_source_of
 from partition.resident import check_memory
 
-OBJECT_BYTES = 8  # that NetworkX takes, for each byte of a file
+_OBJECT_BYTES = 8  # that NetworkX takes, for each byte of a file
 _OF_VERTICES = ("x", "y", *npz.MASK_FIELDS)
 
 
@@ -366,7 +366,7 @@ def read_networkx(path: Path, layout: Layout) -> Source:
     UserError if NetworkX is not installed, or cannot read the file.
     """
     networkx = _library("networkx", "pip install networkx", f"{path}: ")
-    check_memory(OBJECT_BYTES * path.stat().st_size, f"{path}: a graph of objects")
+    check_memory(_OBJECT_BYTES * path.stat().st_size, f"{path}: a graph of objects")
     with files.open_unpacked(path) as file:
         begin = file.read(1 << 12).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
     form, reader = _FORMS.get(begin, _FORMS[b""])

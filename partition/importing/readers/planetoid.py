@@ -29,17 +29,17 @@ from partition.importing.readers.source import Layout, Source
 from partition.resident import check_memory
 from partition.tensor_files import pickles
 
-MATRICES = ("x", "y", "allx", "ally", "tx", "ty")
-VALIDATION = 500
+_MATRICES = ("x", "y", "allx", "ally", "tx", "ty")
+_VALIDATION = 500
 # SciPy has moved its modules; pickles keep the name of their day.
-NAMES = pickles.ARRAY_NAMES | {
+_NAMES = pickles.ARRAY_NAMES | {
     ("scipy.sparse.csr", "csr_matrix"): "matrix",
     ("scipy.sparse._csr", "csr_matrix"): "matrix",
     ("collections", "defaultdict"): pickles.DICT,
     ("__builtin__", "list"): "list",  # only ever an argument, of defaultdict
     ("builtins", "list"): "list",
 }
-MEANT = pickles.Meant(
+_MEANT = pickles.Meant(
     "a pickle of the planetoid format", "give the prefix of the eight files, such as DIR/ind.cora"
 )
 
@@ -53,9 +53,9 @@ def read(prefix: Path, layout: Layout) -> Source:
     added. A UserError if a file is missing, holds anything but plain arrays, or does not fit the
     others.
     """
-    files = {part: _file(prefix, part) for part in (*MATRICES, "graph", "test.index")}
+    files = {part: _file(prefix, part) for part in (*_MATRICES, "graph", "test.index")}
     test = _read_test_index(files["test.index"])
-    x, y, allx, ally, tx, ty = (_rows(files[part]) for part in MATRICES)
+    x, y, allx, ally, tx, ty = (_rows(files[part]) for part in _MATRICES)
     ntrain = len(y)
     for features, labels, part in ((x, y, "x"), (allx, ally, "allx"), (tx, ty, "tx")):
         if len(features) != len(labels):
@@ -81,7 +81,7 @@ def read(prefix: Path, layout: Layout) -> Source:
         array[test] = last
     labels = _classes(onehot, prefix)
 
-    train, val = np.arange(ntrain), np.arange(ntrain, min(ntrain + VALIDATION, len(allx)))
+    train, val = np.arange(ntrain), np.arange(ntrain, min(ntrain + _VALIDATION, len(allx)))
     masks = {
         name: np.isin(np.arange(n), vertices) & (labels != UNLABELLED)
         for name, vertices in (("train", train), ("val", val), ("test", test))
@@ -94,7 +94,7 @@ def read(prefix: Path, layout: Layout) -> Source:
 def _file(prefix: Path, part: str) -> Path:
     path = prefix.with_name(f"{prefix.name}.{part}")
     if not path.exists():
-        raise UserError(f"there is no file {path}", MEANT.hint)
+        raise UserError(f"there is no file {path}", _MEANT.hint)
     check_file(path)
     check_memory(3 * path.stat().st_size, f"{path}: its content")
     return path
@@ -102,7 +102,7 @@ def _file(prefix: Path, part: str) -> Path:
 
 def _content(path: Path) -> object:
     with read_errors(path):
-        return pickles.read_pickle(path.read_bytes(), path, NAMES, MEANT)
+        return pickles.read_pickle(path.read_bytes(), path, _NAMES, _MEANT)
 
 
 def _rows(path: Path) -> np.ndarray:

@@ -32,7 +32,7 @@ from partition.tensor_files.pickles import DICT, Made, Meant
 from partition.tensor_files.torch_zip import INSTANCE, TorchFile, is_tensor, open_torch
 
 # Methods of a sparse tensor that give its ends and its values, by its layout.
-PARTS = {
+_PARTS = {
     "torch.sparse_coo": ("_indices", "_values"),
     "torch.sparse_csr": ("crow_indices", "col_indices", "values"),
     "torch.sparse_csc": ("ccol_indices", "row_indices", "values"),
@@ -57,9 +57,9 @@ def host_array(value: Any) -> Any:
     if layout == "torch.strided":
         half = "bfloat16" in str(getattr(value, "dtype", ""))
         return np.asarray(value.float() if half else value)
-    if layout not in PARTS:
+    if layout not in _PARTS:
         raise UserError(f"a tensor of the layout {layout} is not read", "tensor.to_sparse()")
-    *ends, numbers = (host_array(getattr(value, part)()) for part in PARTS[layout])
+    *ends, numbers = (host_array(getattr(value, part)()) for part in _PARTS[layout])
     return _matrix_of(
         layout, tuple(ends if len(ends) > 1 else ends[0]), numbers, tuple(value.shape)
     )
@@ -90,14 +90,14 @@ def _matrix_of(
     return matrix.tocoo()
 
 
-MODULE = "torch_geometric.data"
+_MODULE = "torch_geometric.data"
 CLASSES = {
-    *((f"{MODULE}.data", name) for name in ("Data", "DataEdgeAttr", "DataTensorAttr")),
-    *((f"{MODULE}.storage", name) for name in ("GlobalStorage", "BaseStorage")),
-    (f"{MODULE}.hetero_data", "HeteroData"),  # to be told from damage
-    *((f"{MODULE}.storage", name) for name in ("NodeStorage", "EdgeStorage", "AttrType")),
-    (f"{MODULE}.graph_store", "EdgeAttr"),
-    (f"{MODULE}.feature_store", "TensorAttr"),
+    *((f"{_MODULE}.data", name) for name in ("Data", "DataEdgeAttr", "DataTensorAttr")),
+    *((f"{_MODULE}.storage", name) for name in ("GlobalStorage", "BaseStorage")),
+    (f"{_MODULE}.hetero_data", "HeteroData"),  # to be told from damage
+    *((f"{_MODULE}.storage", name) for name in ("NodeStorage", "EdgeStorage", "AttrType")),
+    (f"{_MODULE}.graph_store", "EdgeAttr"),
+    (f"{_MODULE}.feature_store", "TensorAttr"),
     ("torch_sparse.tensor", "SparseTensor"),
     ("torch_sparse.storage", "SparseStorage"),
 }
@@ -109,8 +109,8 @@ CACHES = {
     ("builtins", "set"): "set",
     ("__builtin__", "set"): "set",
 }
-SAVE = "torch.save(data.to_dict(), FILE), or in Python gcnmpi.graph.from_object(data, folder=…)"
-MEANT = Meant("a graph of PyTorch Geometric", SAVE)
+_SAVE = "torch.save(data.to_dict(), FILE), or in Python gcnmpi.graph.from_object(data, folder=…)"
+_MEANT = Meant("a graph of PyTorch Geometric", _SAVE)
 
 
 def read(path: Path, layout: Layout) -> Source | TypedSource:
@@ -126,7 +126,7 @@ def read(path: Path, layout: Layout) -> Source | TypedSource:
     """
     file = path / "processed" / "data.pt" if path.is_dir() else path
     check_file(file)
-    with open_torch(file, CLASSES, MEANT, CACHES) as opened:
+    with open_torch(file, CLASSES, _MEANT, CACHES) as opened:
         graph = _only(opened)
         if (stores := _stores(graph)) is not None:
             return _typed(opened, stores)
@@ -134,7 +134,7 @@ def read(path: Path, layout: Layout) -> Source | TypedSource:
         fields, n = _arrays(opened, found)
     for name in FIELDS:
         if found.get(name) is not None and name not in fields:
-            raise UserError(f"{file}: {name} is no tensor, but {_called(found[name])}", SAVE)
+            raise UserError(f"{file}: {name} is no tensor, but {_called(found[name])}", _SAVE)
     arcs = ("edge_index", "edge_weight")
     of_arcs = {k: array for k, array in fields.items() if k.startswith("edge_") and k not in arcs}
     return source_of(fields, str(file), "pyg", layout, of_arcs, found.get("num_nodes", n))
@@ -245,7 +245,7 @@ def attributes_of(data: object, path: Path) -> dict[str, object]:
         if isinstance(data, dict) and type(data.get("__num_nodes__")) is int:  # version 1
             data = data | {"num_nodes": data["__num_nodes__"]}
     if not isinstance(data, dict):
-        raise UserError(f"{path} holds no graph, but {_called(data)}", SAVE)
+        raise UserError(f"{path} holds no graph, but {_called(data)}", _SAVE)
     return {name: value for name, value in data.items() if isinstance(name, str)}
 
 
