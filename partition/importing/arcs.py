@@ -681,8 +681,8 @@ class Building:
         first_keys = [
             (self.rows.start + first) * self.n for first, _ in chunks(pointers(counts), self.most)
         ]
-        names = [self.folder / f"ranges-{i}" for i in range(max(1, len(first_keys)))]
-        files = [Columns(name, "key", **form) for name in names]
+        names = (f"ranges-{i}" for i in range(max(1, len(first_keys))))
+        files = [Columns(self.folder / name, "key", **form) for name in names]
         if len(files) == 1:  # all of them fit
             yield joined([Keys(*files[0].rows_from(0, 0)), *keys])
             files[0].delete()

@@ -18,12 +18,10 @@ from partition.errors import UserError, check_name, installing, require
 from partition.graph.graph import MASKS, UNLABELLED, ArcData, Graph, known_rows
 from partition.graph.hashing import key, mixed
 from partition.graph.samples import Steps, with_columns
-from partition.importing.readers import LISTS, vertex_tables
-from partition.importing.readers.arc_columns import ArcTable, arc_table, is_binary
+from partition.importing.readers import LISTS, arc_columns, numbering, vertex_tables
 from partition.importing.readers.classes import MAX_CLASSES, class_labels
 from partition.importing.readers.files import check_file, finite_features
 from partition.importing.readers.names import LABELS, TARGETS, mask_names
-from partition.importing.readers.numbering import check_ids, positions, shown_id
 from partition.importing.readers.source import Allocate
 from partition.importing.readers.vertex_tables import Rows
 from partition.records import NUMBERS, TEXTS, map_npy
@@ -187,21 +185,18 @@ class RowMap:
         self.n, self._source, self._numbers = graph.n, source or {}, mask_numbers
         self._ids = np.arange(graph.n) if graph.ids is None else np.asarray(graph.ids)
         text = self._ids.dtype.kind == "U"
-        self._consecutive = not text and bool(
-            (self._ids == np.arange(graph.n) + self._ids[0]).all()
-        )
-        self._given, where = ids is not None, "ids"
+        same = text or (self._ids == np.arange(graph.n) + self._ids[0]).all()
+        self._consecutive, self._given, where = bool(same) and not text, ids is not None, "ids"
         self._vertices: np.ndarray | None = None  # of each row; None: row i is of vertex i
         if isinstance(ids, np.ndarray):
-            check_ids(ids, where)
-        elif ids is not None and str(ids) != SORTED:
+            numbering.check_ids(ids, where)
+        elif str(ids) == SORTED:
+            ids = np.sort(self._ids)
+        elif ids is not None:
             ids, where = vertex_tables.read_ids(ids, text=text, comments=comments), str(ids)
         if isinstance(ids, np.ndarray):
-            self._vertices = self._found(ids, where)
-        elif ids is not None and not self._consecutive:
-            self._vertices = np.argsort(self._ids, kind="stable")
-        if self._vertices is not None and (self._vertices == np.arange(self.n)).all():
-            self._vertices = None
+            vertices = self._found(ids, where)
+            self._vertices = None if (vertices == np.arange(self.n)).all() else vertices
 
     def of_vertices(self, rows: Rows, where: str, absent: float | None = None) -> np.ndarray:
         """The rows in the order of the vertices.
@@ -226,14 +221,16 @@ class RowMap:
         if len(steps.shape) != 3 or steps.shape[1] != self.n:
             return steps  # which :func:`write_samples` refuses
         vertices = self._of_rows(Rows(np.empty(self.n, bool)), where)
-        return steps if vertices is None else _ReorderedSteps(steps, np.argsort(vertices))
+        if vertices is None:
+            return steps
+        return _ReorderedSteps(steps, np.argsort(vertices), steps.shape, steps.dtype)
 
     def mask(self, rows: Rows, where: str) -> np.ndarray:
         """A mask from bool, from 0 and 1, or from the numbers of the vertices that are in.
 
         Of several splits, (n, splits) bool or 0 and 1.
         """
-        values, binary = rows.values, is_binary(rows.values)
+        values, binary = rows.values, arc_columns.is_binary(rows.values)
         named = rows.ids is not None
         several = values.ndim == 2 and not named
         if values.ndim != 1 + several or values.dtype.kind not in "biuU"[: 4 - (named or several)]:
@@ -255,7 +252,7 @@ class RowMap:
             return found[:, 0] if found.shape[1:] == (1,) else found
         listed, times = np.unique(values, return_counts=True)
         if len(listed) < len(values):
-            twice = shown_id(listed[int(np.argmax(times > 1))])
+            twice = numbering.shown_id(listed[int(np.argmax(times > 1))])
             hint = f"a mask of 0 and 1 has a row for each of the {self.n} vertices"
             raise UserError(
                 f"{where} lists vertex {twice} more than once, in {len(values)} rows",
@@ -309,7 +306,7 @@ class RowMap:
         if len(ids) != self.n and not partly:
             absent = np.ones(self.n, bool)
             absent[place] = False
-            first = shown_id(self._ids[int(np.argmax(absent))])
+            first = numbering.shown_id(self._ids[int(np.argmax(absent))])
             raise UserError(
                 f"{where} has {len(ids)} rows, the graph has {self.n} vertices; there is none for "
                 f"vertex {first}"
@@ -322,12 +319,13 @@ class RowMap:
         """As :func:`positions` among the ids of the graph, whatever their kind."""
         text = self._ids.dtype.kind == "U"
         if ids.dtype.kind == "U" and not text:
-            raise UserError(f"{where}: the ids of the graph are integers, not {shown_id(ids[0])}")
+            shown = numbering.shown_id(ids[0])
+            raise UserError(f"{where}: the ids of the graph are integers, not {shown}")
         ids = ids.astype(str) if text else ids
-        return positions(self._ids, ids, f"{where}{before}", after, hint)
+        return numbering.positions(self._ids, ids, f"{where}{before}", after, hint)
 
     def _sample(self) -> str:
-        shown = ", ".join(shown_id(value) for value in self._ids[:3])
+        shown = ", ".join(numbering.shown_id(value) for value in self._ids[:3])
         return f"{shown} …" if self.n > 3 else shown
 
     def _hint(self) -> str | None:
@@ -347,14 +345,8 @@ class _ReorderedSteps:
 
     steps: Steps
     rows: np.ndarray
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.steps.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.steps.dtype
+    shape: tuple[int, ...]
+    dtype: np.dtype
 
     def __getitem__(self, some: slice) -> np.ndarray:
         """Some of the steps."""
@@ -603,11 +595,11 @@ def _read(name: str, value: Data, files: VertexFiles) -> list[_Given]:
     where, comments = str(value), files.comments
     if isinstance(value, np.ndarray):
         where = {"features": "x", "labels": "y", "targets": "targets"}.get(name, f"{name}_mask")
-        checks: dict[str, Any] = {
-            "features": finite_features,
-            "targets": vertex_tables.checked_targets,
-        }
-        return [(Rows(checks[name](value, where) if name in checks else value), where)]
+        if name == "features":
+            value = finite_features(value, where)
+        elif name == "targets":
+            value = vertex_tables.checked_targets(value, where)
+        return [(Rows(value), where)]
     if name in MASKS:
         paths = vertex_tables.mask_files(value)
         return [(vertex_tables.read_mask(file, name, comments), str(file)) for file in paths]
@@ -768,7 +760,7 @@ def in_memory(name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 def in_order(
-    table: ArcTable, numbers: np.ndarray | None, allocate: Allocate = in_memory
+    table: arc_columns.ArcTable, numbers: np.ndarray | None, allocate: Allocate = in_memory
 ) -> ArcData:
     """The data of stored arcs, of which each has that of one arc of the source.
 
@@ -887,11 +879,11 @@ class ArcFiles(_Attached):
             wrong = f"{self.in_files()[name]} has {rows} rows, {what} {count} arcs"
             require(array.ndim > 0 and rows == count, wrong)
 
-    def read(self, count: int, what: str) -> ArcTable:
+    def read(self, count: int, what: str) -> arc_columns.ArcTable:
         """Data of ``count`` arcs from files; a UserError if one is damaged or has other rows."""
         arrays = self.mapped()
         self.check_rows(arrays, count, what)
-        return arc_table(arrays, self.in_files())
+        return arc_columns.arc_table(arrays, self.in_files())
 
     def attach(self, graph: Graph) -> Graph:
         """The graph with data of arcs from files, row i of which is of arc i, or from a generator.

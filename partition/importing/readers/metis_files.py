@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -54,8 +55,7 @@ def read(path: Path, layout: Layout) -> Source:
     """
     check_memory(12 * content_limit(path), f"{path}: a graph of METIS")
     blocks = list(_number_lines(path)) or [_Lines(*np.zeros((3, 0), np.int64))]
-    columns = zip(*(vars(block).values() for block in blocks), strict=True)
-    begun = _Lines(*map(np.concatenate, columns)).after_first()
+    begun = _Lines(*map(np.concatenate, zip(*blocks, strict=True))).after_first()
     if begun is None:
         raise UserError(f"{path} holds no graph")
     head, lines = begun
@@ -136,8 +136,7 @@ def _metis_width(head: Sequence[int]) -> tuple[int, int] | None:
     return int(code[0]) + weights, 1 + int(code[2])
 
 
-@dataclass(frozen=True)
-class _Lines:
+class _Lines(NamedTuple):
     """Lines of whole numbers, without comments.
 
     Attributes

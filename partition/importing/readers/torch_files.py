@@ -182,12 +182,11 @@ def _matrix(opened: TorchFile, name: str, value: object) -> sp.coo_array | None:
     storage = _state((_state(value) or {}).get("storage")) or {}
     parts = ("_row", "_rowptr", "_col", "_value")
     found = {k: opened.array(name, storage[k]) for k in parts if is_tensor(storage.get(k))}
-    first = "_row" if "_row" in found else "_rowptr"
-    if not {first, "_col"} <= found.keys():
-        return None
-    layout = "torch.sparse_coo" if first == "_row" else "torch.sparse_csr"
-    pair = found[first], found["_col"]
-    return _matrix_of(layout, pair, found.get("_value"), _shape(storage.get("_sparse_sizes")))
+    for first, layout in (("_row", "torch.sparse_coo"), ("_rowptr", "torch.sparse_csr")):
+        if {first, "_col"} <= found.keys():
+            pair, shape = (found[first], found["_col"]), _shape(storage.get("_sparse_sizes"))
+            return _matrix_of(layout, pair, found.get("_value"), shape)
+    return None
 
 
 def _shape(sizes: object) -> tuple[int, ...]:
