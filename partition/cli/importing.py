@@ -358,7 +358,7 @@ def export(
     gcn-partition import tables again.graph
     gcn-partition export mag.graph cites.graph --relation cites --relation rev_cites
     """
-    from partition.importing.typed_export import export_relations, export_tables
+    from partition.importing.assemble import export_relations, export_tables
 
     if relation:
         stored = store.open_graph(graph)
