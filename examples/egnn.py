@@ -3,7 +3,7 @@
 mpirun -n 4 gcnmpi train G.graph --partition hp-4 --set model.name=examples/egnn.py:egnn
 """
 
-from gcnmpi import Builder
+from gcnmpi.nn.network import Builder
 
 
 def egnn(model, features, classes, arcs):

@@ -11,7 +11,7 @@ import numpy as np
 from partition.graph.graph import Graph
 from partition.graph.manifest import read_manifest
 from partition.graph.store import Partition, open_graph, write_graph, write_partition
-from partition.importing.assemble import build_graph
+from partition.importing.arcs import build_graph
 from partition.importing.readers.source import Source
 from partition.pipeline.adding import add_partition, figures_of
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from partition.graph.graph import Graph, arcs
 from partition.graph.relations import Relation
+from partition.importing.arcs import build_typed
 from partition.importing.readers.source import RelationArcs, TypedSource
-from partition.importing.typed import build_typed
 
 WRITES = Relation("author", "writes", "paper")
 CITES = Relation("paper", "cites", "paper")

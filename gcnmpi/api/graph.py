@@ -227,14 +227,13 @@ class Graph:
         """
 
         def make() -> None:
-            from partition.importing.steps import in_order_of_vertices
-            from partition.importing.vertex_data import Places  # it imports Arrow
+            from partition.importing.data_files import RowMap  # it imports Arrow
 
             of_rows = ids if ids is None or isinstance(ids, str | os.PathLike) else np.asarray(ids)
-            places = Places(self._stored.graph, of_rows)
+            row_map = RowMap(self._stored.graph, of_rows)
 
             def ordered(array: ArrayLike, name: str) -> Steps:
-                return in_order_of_vertices(with_columns(np.asanyarray(array)), places, name)
+                return row_map.steps(with_columns(np.asanyarray(array)), name)
 
             given = ordered(states, "states")
             of = ranges or shares_of_steps(given.shape[0] if given.shape else 0, split)
@@ -334,7 +333,7 @@ def from_arrays(
         ``missing_labels``: words in ``y`` for no label; ``arc_features``, ``arc_labels``,
         ``arc_masks``, with a row for each arc of ``edge_index``;
         ``undirected``, ``direction``, ``duplicates``, ``self_loops``, ``overwrite``: see
-        :func:`partition.importing.objects.import_arrays`.
+        :func:`partition.importing.assemble.import_arrays`.
 
     Raises
     ------
@@ -363,8 +362,8 @@ def from_object(
     ----------
     graph : networkx.Graph, igraph.Graph, torch_geometric.data.Data, dgl.DGLGraph,
             pandas.DataFrame or a SciPy sparse matrix
-        What is taken of each: :func:`partition.importing.objects.arrays_of`. A data frame is a list
-        of arcs. Also ``HeteroData`` and heterogeneous graphs of DGL.
+        What is taken of each: :func:`partition.importing.readers.libraries.arrays_of`. A data frame
+        is a list of arcs. Also ``HeteroData`` and heterogeneous graphs of DGL.
     folder, split, splits, seed
         See :func:`from_arrays`. Masks that are drawn replace those of the graph.
     **options
@@ -372,7 +371,7 @@ def from_object(
         ``arc_features="w1,w2"`` and ``arc_label="kind"`` name attributes of edges that are data of
         the arcs; and as of :func:`from_arrays`. Of heterogeneous graphs ``reverse``, ``direction``,
         ``duplicates``, ``self_loops``, ``overwrite``: see
-        :func:`partition.importing.typed.import_typed`.
+        :func:`partition.importing.assemble.import_typed`.
 
     Raises
     ------
@@ -382,7 +381,7 @@ def from_object(
     """
 
     def arrays() -> dict[str, Any]:
-        from partition.importing.objects import arrays_of, typed_of
+        from partition.importing.readers.libraries import arrays_of, typed_of
 
         if (typed := typed_of(graph)) is not None:
             return {"typed": typed}
@@ -413,13 +412,12 @@ def _made(
     seed: int,
     options: dict[str, Any],
 ) -> Graph:
-    """The folder of what :func:`partition.importing.objects.import_arrays` takes, opened."""
+    """The folder of what :func:`partition.importing.assemble.import_arrays` takes, opened."""
     temporary = None
 
     def make() -> Path:
-        from partition.importing.objects import import_arrays
-        from partition.importing.typed import import_typed
-        from partition.importing.vertex_data import RandomSplit
+        from partition.importing.assemble import import_arrays, import_typed
+        from partition.importing.data_files import RandomSplit
 
         nonlocal temporary
         if folder is not None:

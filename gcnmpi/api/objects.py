@@ -57,7 +57,7 @@ def hetero_data(graph: Graph, tensor: Callable[..., torch.Tensor]) -> HeteroData
     """A ``HeteroData`` with all of a heterogeneous graph; ``tensor`` copies an array into one."""
     from torch_geometric.data import HeteroData
 
-    from partition.importing.typed_export import taken_apart
+    from partition.importing.assemble import taken_apart
 
     parts, data = taken_apart(graph), HeteroData()
     for name, count in parts.counts.items():

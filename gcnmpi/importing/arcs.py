@@ -1,6 +1,6 @@
 """From pieces of a file that ranks read to sorted arcs in a folder, each by the rank of its row.
 
-The steps are those of an import alone, :mod:`partition.importing.on_disk`, with an exchange between
+The steps are those of an import alone, :mod:`partition.importing.arcs`, with an exchange between
 reading and sorting, and one more for reverses. Whatever waits for a step is in files.
 """
 
@@ -23,9 +23,8 @@ from gcnmpi.mpi.comm import Comm, agreed, reduce_in_place, slice_of
 from partition.graph.graph import ArcData, Graph, chunks, index_dtype
 from partition.graph.hashing import MASK64, mixed
 from partition.graph.manifest import BETA, Known, described_sum, reverse_excess
-from partition.importing.arc_data import ArcFiles, check_classes, class_numbers
-from partition.importing.arcs import ArcRules, Keys
-from partition.importing.on_disk import Building, Columns, DataFiles
+from partition.importing.arcs import ArcRules, Building, Columns, DataFiles, Keys
+from partition.importing.data_files import ArcFiles, check_classes, class_numbers
 from partition.importing.readers.arc_columns import ArcTable, arc_table
 from partition.importing.readers.source import Piece, Source
 from partition.records import map_npy

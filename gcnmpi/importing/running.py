@@ -20,10 +20,10 @@ from partition.errors import UserError, system_errors
 from partition.graph.graph import Graph
 from partition.graph.manifest import Known, Manifest
 from partition.graph.store import NewFolder, new_folder
+from partition.importing.arcs import Building, Columns, arcs_at_once, scratch_folder
 from partition.importing.assemble import Import, named_errors
-from partition.importing.datasets import is_dataset
-from partition.importing.on_disk import Building, Columns, arcs_at_once, scratch_folder
 from partition.importing.readers import SHARED, checked_format
+from partition.importing.readers.libraries import is_dataset
 from partition.importing.readers.reading import open_stream
 from partition.importing.readers.source import Readers, Reading, Tell
 from partition.records import map_npy

@@ -13,7 +13,7 @@ import numpy as np
 from gcnmpi.layout.writing import writing_apart
 from gcnmpi.mpi.comm import Comm, agreed, maximum, redistribute
 from partition.errors import UserError
-from partition.importing.on_disk import Columns
+from partition.importing.arcs import Columns
 
 SENT_BYTES = 64  # that an arc takes while it is sent
 

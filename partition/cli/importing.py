@@ -15,12 +15,11 @@ from partition.graph import store
 from partition.graph.graph import FORMS, MASKS
 from partition.graph.relations import STORED_NAME
 from partition.importing import assemble
-from partition.importing.arc_data import ArcFiles
 from partition.importing.arcs import DUPLICATES, SELF_LOOPS
+from partition.importing.data_files import MASK_NUMBERS, SPLIT_EXAMPLES, ArcFiles, RandomSplit
 from partition.importing.readers import READERS, STREAMS
 from partition.importing.readers.source import Layout
 from partition.importing.readers.text import COMMENTS
-from partition.importing.vertex_data import MASK_NUMBERS, SPLIT_EXAMPLES, RandomSplit
 from partition.reporting import tables
 
 AUTOMATIC = "auto"
@@ -358,7 +357,7 @@ def export(
     gcn-partition import tables again.graph
     gcn-partition export mag.graph cites.graph --relation cites --relation rev_cites
     """
-    from partition.importing.typed_export import export_relations, export_tables
+    from partition.importing.assemble import export_relations, export_tables
 
     if relation:
         stored = store.open_graph(graph)

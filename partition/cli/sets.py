@@ -27,11 +27,10 @@ from partition.graph.vertex_pairs import (
     with_hard_candidates,
     write_pairs,
 )
-from partition.importing.links import LinkFiles, import_pairs
+from partition.importing.data_files import RowMap, open_steps
+from partition.importing.pair_files import import_pairs
 from partition.importing.readers import RELATION
 from partition.importing.readers.source import Layout
-from partition.importing.steps import in_order_of_vertices, open_steps
-from partition.importing.vertex_data import Places
 from partition.reporting import tables
 
 
@@ -195,8 +194,8 @@ def pairs(
         notes: list[str] = []
         if reading:
             made, notes = import_pairs(
-                LinkFiles(whole, parts, layout), stored.graph, drop_held_out=drop_held_out,
-                twins=twins, **facts,
+                whole, parts, stored.graph, layout, drop_held_out=drop_held_out, twins=twins,
+                **facts,
             )  # fmt: skip
         else:
             made = split_pairs(
@@ -317,11 +316,8 @@ def samples(
         raise UserError(f"{graph} has a partition or pairs {name!r}", "give another --name")
     files = {"states": states} | ({} if targets is None else {"targets": targets})
     stored = store.open_graph(graph)
-    places = Places(stored.graph, ids, source=stored.manifest.source)
-    arrays = {
-        kind: in_order_of_vertices(open_steps(file), places, str(file))
-        for kind, file in files.items()
-    }
+    row_map = RowMap(stored.graph, ids, source=stored.manifest.source)
+    arrays = {kind: row_map.steps(open_steps(file), str(file)) for kind, file in files.items()}
     said = zip(MASKS, (train, val, test), strict=True)
     given = {mask: _ranges(mask, text) for mask, text in said if text is not None}
     if given and split is not None:

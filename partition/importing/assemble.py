@@ -1,37 +1,43 @@
-"""From a graph file to a graph folder: read, build the CSR arrays, attach vertex data, write."""
+"""Import of graph folders, from files, arrays and objects; and their export, as tables."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from pyarrow import csv, parquet
 
 from partition.errors import UserError
-from partition.graph.graph import MASKS, ArcData, Graph, SparseRows, check_direction
-from partition.graph.manifest import TYPE_FEATURES
-from partition.graph.store import Manifest, check_target, open_graph, write_graph
-from partition.importing.arc_data import ArcFiles, in_order
-from partition.importing.arcs import ArcRules, check_number
-from partition.importing.datasets import is_dataset, local_file
-from partition.importing.on_disk import allocate_in, build_on_disk, scratch_folder
-from partition.importing.readers import LISTS, STREAMS, checked_format
-from partition.importing.readers.reading import open_stream, read_graph
-from partition.importing.readers.source import Layout, Reading, Source, Tell, TypedSource
-from partition.importing.readers.vertex_tables import read_features
-from partition.importing.typed import (
-    build_typed,
-    refuse_undirected,
-    vertices_of_type,
-    with_type_features,
+from partition.graph.graph import (
+    MASKS,
+    UNLABELLED,
+    ArcData,
+    Graph,
+    SparseRows,
+    by_type,
+    check_direction,
 )
-from partition.importing.vertex_data import SORTED, Places, VertexFiles, attach
-
-__all__ = ["VertexFiles", "attach", "attach_files", "build_graph", "import_graph"]
+from partition.graph.graph import arcs as sources_of
+from partition.graph.manifest import TYPE_FEATURES
+from partition.graph.relations import Relation, number_relations
+from partition.graph.store import Manifest, StoredGraph, check_target, open_graph, write_graph
+from partition.importing import arcs, data_files
+from partition.importing.readers import LISTS, STREAMS, checked_format, libraries
+from partition.importing.readers.arc_columns import NO_DATA, ArcTable
+from partition.importing.readers.reading import open_stream, read_graph
+from partition.importing.readers.source import Layout, Reading, RelationArcs, Source, TypedSource
+from partition.importing.readers.text import is_integer
+from partition.importing.readers.typed_tables import SCHEMA, checked
+from partition.importing.readers.vertex_tables import read_features
+from partition.records import atomic_folder
 
 
 def import_graph(
@@ -39,7 +45,7 @@ def import_graph(
     out_path: str | os.PathLike[str],
     *,
     report: Callable[[str], None] = lambda line: None,
-    tell: Tell = lambda stage, done, total: None,
+    tell: Callable[[str, float, float], None] = lambda stage, done, total: None,
     **options: Any,
 ) -> Manifest:
     """Make a graph folder out of a graph file.
@@ -60,7 +66,8 @@ def import_graph(
     tell : callable
         Told the stage of the work, how much of it is done, and how much there is.
     options
-        Fields of :class:`Import`, and of :class:`VertexFiles` but ``ids`` and ``comments``.
+        Fields of :class:`Import`, and of :class:`~partition.importing.data_files.VertexFiles` but
+        ``ids`` and ``comments``.
 
     Raises
     ------
@@ -71,28 +78,141 @@ def import_graph(
     asked = asked_for(source_path, out_path, **options)
     asked.check()
     with contextlib.ExitStack() as stack:
-        source = stack.enter_context(local_file(asked.source))
+        source = stack.enter_context(libraries.local_file(asked.source))
         format = checked_format(source, asked.format, asked.of_arcs)
         if asked.reverse and (format in STREAMS or asked.memory is not None):
-            raise no_relations(source)
+            raise _no_relations(source)
         if asked.memory is None:
             found = read_graph(source, format, asked.of_arcs)
-            with named_errors(source):
-                graph, facts = asked.built(found, source, report)
+            graph, facts = asked.built(found, source, report)
             del found
         else:
-            scratch = stack.enter_context(scratch_folder(asked.out))
-            reading = Reading(allocate_in(scratch), tell)
+            scratch = stack.enter_context(arcs.scratch_folder(asked.out))
+            reading = Reading(arcs.allocate_in(scratch), tell)
             stream = open_stream(source, format, asked.of_arcs, reading)
             with named_errors(source):
-                graph, facts = build_on_disk(
+                graph, facts = arcs.build_on_disk(
                     stream, scratch, asked.memory, asked.rules(), tell, asked.arc_files
                 )
-        graph, facts = asked.with_data(graph, facts, report)
-        return write_graph(
-            asked.out, graph, source=facts, direction=asked.direction, overwrite=asked.overwrite,
-            report=report, keep_features=asked.keep_features,
-        )  # fmt: skip
+        return asked.write(graph, facts, report)
+
+
+def import_arrays(
+    out_path: data_files.File,
+    edge_index: object,
+    *,
+    edge_weight: object = None,
+    n: int | None = None,
+    ids: object = None,
+    features: object = None,
+    labels: object = None,
+    targets: object = None,
+    masks: Mapping[str, object] | None = None,
+    split: data_files.RandomSplit | None = None,
+    arc_data: ArcTable = NO_DATA,
+    arc_features: object = None,
+    arc_labels: object = None,
+    arc_masks: Mapping[str, object] | None = None,
+    missing_labels: tuple[str, ...] = (),
+    report: Callable[[str], None] = lambda line: None,
+    **options: Any,
+) -> Manifest:
+    """Make a graph folder out of arrays, with the checks of files that hold them.
+
+    Parameters
+    ----------
+    out_path, report
+        See :func:`partition.graph.store.write_graph`.
+    edge_index : (2, E) integers, or SciPy sparse matrix
+        Sources and targets of the arcs, numbers from 0; or an (n, n) matrix with a row for each
+        source, whose entries are weights unless all are 1.
+    edge_weight : (E,) numbers, optional
+        Finite weights of the arcs; 1 without it.
+    n : int, optional
+        Number of vertices; without it, the rows of features, labels or targets, or the largest
+        number in ``edge_index`` and 1.
+    ids : (n,) integers or texts, optional
+        The names of the vertices, each once; their numbers without it.
+    features : (n, d) numbers, or SciPy sparse matrix, optional
+    labels : (n,) integers or texts, optional
+        Classes, −1 for a vertex without a label; also (n, 1).
+    targets : (n,) or (n, c) numbers, optional
+        See :func:`partition.importing.data_files.VertexFiles`.
+    masks : mapping of "train" / "val" / "test" to array, optional
+        (n,) bool, or 0 and 1, or numbers of vertices; or (n, splits) bool.
+    split : RandomSplit, optional
+        How masks are drawn, in place of ``masks``.
+    arc_data : ArcTable, optional
+        Data of the arcs that were picked of named arrays; those that follow replace its columns.
+    arc_features : (E,) or (E, d) numbers, optional
+        Of each arc that ``edge_index`` lists; of a matrix, of its entries row by row.
+    arc_labels : (E,) integers or texts, or (E,) or (E, tasks) fractions, optional
+        Classes, −1 for an arc without one; or numbers to be learned, NaN where unknown.
+    arc_masks : mapping of "train" / "val" / "test" to (E,) bool, optional
+    missing_labels : sequence of str
+        Words for no label: see :func:`partition.importing.readers.classes.class_labels`.
+    options
+        Fields of :class:`Import` that say what becomes of arcs, and how the folder is written.
+
+    Raises
+    ------
+    UserError
+        For an array of another shape or kind, or arrays that are no graph; or if the folder cannot
+        be written.
+    """
+    numpy = libraries.numpy_array
+    x = None if features is None else numpy(features, "x", sparse=True)
+    y = None if labels is None else numpy(labels, "y")
+    y = y[:, 0] if y is not None and y.shape[1:] == (1,) else y
+    wanted = None if targets is None else numpy(targets, "targets")
+    of_masks = {name: numpy(mask, f"{name}_mask") for name, mask in (masks or {}).items()}
+    files = data_files.VertexFiles(
+        x, y, of_masks, targets=wanted, split=split, missing_labels=missing_labels
+    )
+    of_arcs: dict[str, Any] = {"features": arc_features, "labels": arc_labels, **(arc_masks or {})}
+    of_arcs = {name: numpy(v, f"arc_{name}") for name, v in of_arcs.items() if v is not None}
+    named = [of_arcs.pop(name, None) for name in ("features", "labels")]
+    arc_files = data_files.ArcFiles(named[0], named[1], of_arcs)
+    asked = Import(Path(), Path(out_path), files, arc_files, in_memory=True, **options)
+    asked.check()
+    rows = [len(array) for array in (x, y, wanted) if array is not None and array.ndim]
+    n = rows[0] if n is None and rows else n
+    found = libraries.source_of_arrays(edge_index, edge_weight, n)
+    names = None if ids is None else libraries.checked_ids(ids, found.n)
+    found = replace(found, ids=names, arc_data=arc_data)
+    return asked.write(*asked.built(found, asked.source, report), report)
+
+
+def import_typed(
+    out_path: data_files.File,
+    source: TypedSource,
+    *,
+    split: data_files.RandomSplit | None = None,
+    report: Callable[[str], None] = lambda line: None,
+    **options: Any,
+) -> Manifest:
+    """Make a graph folder of a heterogeneous graph in memory.
+
+    Parameters
+    ----------
+    out_path, report
+        See :func:`partition.graph.store.write_graph`.
+    source : TypedSource
+    split : RandomSplit, optional
+        How masks are drawn, in place of those of the source.
+    options
+        Fields of :class:`Import` that say what becomes of arcs, and how the folder is written.
+
+    Raises
+    ------
+    UserError
+        If an array does not fit the others, or the folder cannot be written.
+    """
+    files = data_files.VertexFiles(split=split)
+    asked = Import(Path(), Path(out_path), files, in_memory=True, **options)
+    asked.check()
+    found = checked(source, "the graph")
+    return asked.write(*asked.built(found, asked.source, report), report)
 
 
 @dataclass(frozen=True)
@@ -113,19 +233,22 @@ class Import:
     layout : Layout
         ``ids`` may also be "sorted", and is for the files of features, labels and masks, too.
     undirected, duplicates, self_loops
-        See :func:`build_graph`.
+        See :func:`partition.importing.arcs.build_graph`; a heterogeneous graph is not made
+        undirected.
     reverse : bool
-        Of a heterogeneous graph: see :func:`partition.importing.typed.build_typed`.
+        Of a heterogeneous graph: see :func:`partition.importing.arcs.build_typed`.
     memory : float, optional
         Bytes that the program may take: arcs are sorted in files beside ``out``, with the same
-        result. See :func:`partition.importing.on_disk.build_on_disk`.
+        result. See :func:`partition.importing.arcs.build_on_disk`.
+    in_memory : bool
+        The graph is given, and no file is read: ``source`` means nothing.
     """
 
     source: Path
     out: Path
-    files: VertexFiles
-    arc_files: ArcFiles = field(default_factory=ArcFiles)
-    type_features: Mapping[str, str | os.PathLike[str]] = field(default_factory=dict)
+    files: data_files.VertexFiles
+    arc_files: data_files.ArcFiles = field(default_factory=data_files.ArcFiles)
+    type_features: Mapping[str, data_files.File] = field(default_factory=dict)
     layout: Layout = field(default_factory=Layout)
     format: str = "auto"
     undirected: bool = False
@@ -136,6 +259,7 @@ class Import:
     keep_features: str = "auto"
     overwrite: bool = False
     memory: float | None = None
+    in_memory: bool = False
 
     def check(self) -> None:
         """Refuse the mistakes that show before any file is read."""
@@ -145,31 +269,36 @@ class Import:
         self.arc_files.check()
         check_target(self.out, self.overwrite)
 
-    def rules(self) -> ArcRules:
+    def rules(self) -> arcs.ArcRules:
         """The rules for arcs, of which none were met."""
-        return ArcRules(self.undirected, self.duplicates, self.self_loops)
+        return arcs.ArcRules(self.undirected, self.duplicates, self.self_loops)
 
     def built(
         self, found: Source | TypedSource, source: Path, report: Callable[[str], None]
     ) -> tuple[Graph, dict[str, object]]:
         """The graph of what was read, before the data of other files, and facts about it."""
-        rules = {"duplicates": self.duplicates, "self_loops": self.self_loops}
-        if isinstance(found, TypedSource):
-            refuse_undirected(self.undirected, source)
+        rules: dict[str, Any] = {"duplicates": self.duplicates, "self_loops": self.self_loops}
+        where = "the graph" if self.in_memory else str(source)
+        with contextlib.nullcontext() if self.in_memory else named_errors(source):
+            if isinstance(found, Source):
+                if self.reverse:
+                    raise _no_relations(where)
+                what = "there are" if self.in_memory else "it lists"
+                table = self.arc_files.read(len(found.source), what)
+                found = replace(found, arc_data=found.arc_data.with_columns(table))
+                return arcs.build_graph(found, undirected=self.undirected, **rules)
+            if self.undirected:
+                raise UserError(
+                    f"{where} has relations, and the reverse of one is another one",
+                    "--reverse adds the reverse of each relation in place of --undirected",
+                )
             for file in self.arc_files.in_files().values():
                 raise UserError(
                     f"{file}: data of the arcs of several relations have no order in a file",
                     "gcn-partition attach takes a row for each arc of the folder",
                 )
-            missing = self.files.missing_labels
-            return build_typed(
-                found, reverse=self.reverse, report=report, missing_labels=missing, **rules
-            )
-        if self.reverse:
-            raise no_relations(source)
-        table = self.arc_files.read(len(found.source), "it lists")
-        found = replace(found, arc_data=found.arc_data.with_columns(table))
-        return build_graph(found, undirected=self.undirected, **rules)
+            rules |= {"reverse": self.reverse, "missing_labels": self.files.missing_labels}
+            return arcs.build_typed(found, report=report, **rules)
 
     @property
     def of_arcs(self) -> Layout:
@@ -178,7 +307,7 @@ class Import:
 
     @property
     def _by_order(self) -> bool:
-        return str(self.layout.ids) == SORTED
+        return str(self.layout.ids) == data_files.SORTED
 
     def with_data(
         self, graph: Graph, facts: Mapping[str, object], report: Callable[[str], None]
@@ -190,27 +319,38 @@ class Import:
         if not self.type_features and (self._by_order or facts["format"] not in LISTS):
             self.files.check_ids_are_used()
         about = facts | {"ids_given": self.layout.ids is not None and not self._by_order}
-        graph = attach(graph, self.files, source=about, report=report)
+        graph = data_files.attach(graph, self.files, source=about, report=report)
         graph = self.arc_files.with_random(graph)
         graph, of_types = _with_types(graph, self.type_features, self.files)
-        name = str(self.source) if is_dataset(self.source) else self.source.absolute().name
-        data = self.files.facts(of_types) | self.arc_files.facts()
-        return graph, {"file": name} | facts | data
+        facts |= self.files.facts(of_types) | self.arc_files.facts()
+        if not self.in_memory:
+            known = libraries.is_dataset(self.source)
+            name = str(self.source) if known else self.source.absolute().name
+            facts = {"file": name} | facts
+        return graph, facts
+
+    def write(
+        self, graph: Graph, facts: Mapping[str, object], report: Callable[[str], None]
+    ) -> Manifest:
+        """Write the folder of a graph that was built, with its data."""
+        graph, facts = self.with_data(graph, facts, report)
+        return write_graph(
+            self.out, graph, source=facts, direction=self.direction, overwrite=self.overwrite,
+            report=report, keep_features=self.keep_features,
+        )  # fmt: skip
 
 
-def asked_for(
-    source: str | os.PathLike[str], out: str | os.PathLike[str], **options: Any
-) -> Import:
+def asked_for(source: data_files.File, out: data_files.File, **options: Any) -> Import:
     """An import by the arguments of :func:`import_graph`; None is an argument that is not given."""
     names = {each.name for each in fields(Import)}
     own = {name: options.pop(name) for name in names & options.keys()}
     given = {name: value for name, value in own.items() if value is not None}
     layout = given.get("layout", Layout())
-    files = VertexFiles(ids=layout.ids, comments=layout.comments, **options)
+    files = data_files.VertexFiles(ids=layout.ids, comments=layout.comments, **options)
     return Import(Path(source), Path(out), files, **given)
 
 
-def no_relations(source: Path) -> UserError:
+def _no_relations(source: object) -> UserError:
     """The refusal of --reverse for a graph without relations."""
     hint = "--undirected adds the reverse of every arc"
     return UserError(f"{source} has no relations that --reverse could turn", hint)
@@ -230,11 +370,11 @@ def named_errors(path: Path) -> Iterator[None]:
 
 
 def attach_files(
-    path: str | os.PathLike[str],
+    path: data_files.File,
     *,
     keep_features: str = "auto",
-    arc_files: ArcFiles | None = None,
-    type_features: Mapping[str, str | os.PathLike[str]] | None = None,
+    arc_files: data_files.ArcFiles | None = None,
+    type_features: Mapping[str, data_files.File] | None = None,
     report: Callable[[str], None] = lambda line: None,
     **files: Any,
 ) -> Manifest:
@@ -253,28 +393,25 @@ def attach_files(
         files: by a column of ids, or ``ids`` of the type; where its ids are consecutive numbers,
         row i is of its vertex i.
     files
-        Fields of :class:`VertexFiles`.
+        Fields of :class:`~partition.importing.data_files.VertexFiles`.
 
     Raises
     ------
     UserError
-        As :func:`attach`; or if the folder cannot be written.
+        As :func:`partition.importing.data_files.attach`; or if the folder cannot be written.
     """
-    given = VertexFiles(**files)
+    given, of_arcs = data_files.VertexFiles(**files), arc_files or data_files.ArcFiles()
     given.check()
     if not type_features:
         given.check_ids_are_used()
     stored = open_graph(path)
     if given.features is None and keep_features == "auto":  # they stay in the form that was chosen
         keep_features = "sparse" if isinstance(stored.graph.features, SparseRows) else "dense"
-    of_arcs = arc_files or ArcFiles()
-    graph = attach(
-        of_arcs.attach(stored.graph), given, source=stored.manifest.source, report=report
-    )
+    facts: dict[str, Any] = dict(stored.manifest.source)
+    graph = data_files.attach(of_arcs.attach(stored.graph), given, source=facts, report=report)
     graph, of_types = _with_types(graph, type_features or {}, given)
-    facts = dict(stored.manifest.source) | of_arcs.facts()
-    attached = facts.pop("attached", {})
-    before = attached if isinstance(attached, dict) else {}
+    facts |= of_arcs.facts()
+    before = facts.pop("attached", {})
     if given.masks or given.split is not None:  # masks are not drawn as before any more
         facts.pop("split", None)
     if given.split is not None:
@@ -286,92 +423,214 @@ def attach_files(
     )  # fmt: skip
 
 
-def _of_type(
-    graph: Graph, name: str, path: str | os.PathLike[str], files: VertexFiles
-) -> np.ndarray:
-    """Features of the vertices of a type, in their order."""
-    rows = read_features(path, comments=files.comments)
-    if graph.vertex_types is None or len(rows.values) != len(graph.vertex_types.range(name)):
-        return rows.values  # which is refused
-    places = Places(vertices_of_type(graph, name), files.ids, comments=files.comments)
-    return places.of_vertices(rows, str(path))
-
-
 def _with_types(
-    graph: Graph, files: Mapping[str, str | os.PathLike[str]], given: VertexFiles
+    graph: Graph, files: Mapping[str, data_files.File], given: data_files.VertexFiles
 ) -> tuple[Graph, dict[str, object]]:
     """The graph with features of types from files, and these by the names that a manifest has."""
     if not files:
         return graph, {}
-    read = {name: _of_type(graph, name, file, given) for name, file in files.items()}
-    named: dict[str, object] = {
-        TYPE_FEATURES + name: Path(file).name for name, file in files.items()
-    }
-    return with_type_features(graph, read), named
+    types = graph.vertex_types
+    if types is None:
+        raise UserError(f"--features {next(iter(files))}=…: the graph has no vertex types")
+    kept = {name: graph.features_of(name) for name in types.names}
+    features = {name: rows for name, rows in kept.items() if rows is not None}
+    for name, path in files.items():
+        own, rows = types.range(name), read_features(path, comments=given.comments)
+        if len(rows.values) != len(own):
+            told = f"its features {len(rows.values):,} rows"
+            raise UserError(f"{name} has {len(own):,} vertices, {told}")
+        ids = None if graph.ids is None else np.asarray(graph.ids[own.start : own.stop])
+        if ids is not None and ids.dtype.kind == "U":  # as the tables of the type have them
+            ids = np.array([text.removeprefix(f"{name}:") for text in ids.tolist()])
+        alone = Graph(np.zeros(len(own) + 1, np.int64), np.empty(0, np.int32), ids=ids)
+        row_map = data_files.RowMap(alone, given.ids, comments=given.comments)
+        features[name] = row_map.of_vertices(rows, str(path))
+    named: dict[str, object] = {TYPE_FEATURES + k: Path(file).name for k, file in files.items()}
+    return replace(graph, features=None, type_features=features), named
 
 
-def build_graph(
-    source: Source,
-    *,
-    undirected: bool = False,
-    duplicates: str = "merge",
-    self_loops: str = "keep",
-) -> tuple[Graph, dict[str, object]]:
-    """Sort arcs into CSR form, and settle self-loops and duplicates by the rules given.
+def taken_apart(graph: Graph) -> TypedSource:
+    """The types and relations of a graph, each by itself, with the data that they have.
 
-    Self-loops are settled first, then duplicates, then the graph is made undirected.
+    :func:`partition.importing.arcs.build_typed` puts them together again. Vertices are numbers
+    within their types, labels numbers of classes. A UserError if the graph has no types.
+    """
+    types = graph.vertex_types
+    if types is None or graph.arc_type is None:
+        raise UserError(
+            "the graph has one type of vertices and no relations",
+            "its files are plain .npy; gcnmpi.graph.open(…).to_pyg() makes a Data of it",
+        )
+    source, target, weights = sources_of(graph), np.asarray(graph.indices), graph.weights
+    order = np.argsort(graph.arc_type, kind="stable")
+    ends = np.searchsorted(graph.arc_type[order], np.arange(1, len(graph.relations)))
+    tables = []
+    for relation, some in zip(graph.relations, np.split(order, ends), strict=True):
+        first, second = types.range(relation.source).start, types.range(relation.target).start
+        own = None if weights is None else np.asarray(weights)[some]
+        tables.append(RelationArcs(relation, source[some] - first, target[some] - second, own))
+    rows = {"ids": graph.ids, "labels": graph.labels, "targets": graph.targets, **graph.masks}
+    found: dict[str, dict[str, Any]] = {"ids": {}, "labels": {}, "targets": {}}
+    for name, start, stop in zip(types.names, types.offsets[:-1], types.offsets[1:], strict=True):
+        for what, array in rows.items():
+            part = None if array is None else np.asarray(array[start:stop])
+            if part is None or not _known(what, part).any():
+                continue
+            apart = what == "ids" and len(types.names) > 1
+            found.setdefault(what, {})[name] = _own_ids(part, name) if apart else part
+    named = {what: found.pop(what) for what in ("ids", "labels", "targets")}
+    return TypedSource(
+        types.counts, tables, features=by_type(graph), masks=found, format="tables", **named
+    )
+
+
+def _known(what: str, rows: np.ndarray) -> np.ndarray:
+    """Which rows of ids, labels, targets or a mask say something."""
+    known: np.ndarray = rows
+    if what == "labels":
+        known = rows != UNLABELLED
+    elif what == "targets":
+        known = ~np.isnan(rows)
+    return np.ones(len(rows), bool) if what == "ids" else known
+
+
+def export_tables(
+    stored: StoredGraph, folder: str | os.PathLike[str], overwrite: bool = False
+) -> dict[str, Any]:
+    """Write a table for each relation and each type of a graph, and ``graph.toml`` that lists them.
+
+    Relations are text with a header, ``source,target`` or ``source,target,weight``; types are
+    Parquet, with the columns ``id``, ``x``, ``label``, ``target`` and masks that they have. The
+    import of the folder gives the same graph.
 
     Parameters
     ----------
-    source : Source
-    undirected : bool
-        Take the union of A and its transpose; where both arcs exist with different weights, each
-        gets their mean. Where duplicates are kept, every arc but a loop gets a reverse of its own.
-    duplicates : {"merge", "sum", "keep", "error"}
-        Arcs listed more than once: one arc with the first weight; one arc with the sum of the
-        weights (of ones, where the file has none); as many arcs, in the order of the source; or an
-        error. In a symmetric source i–j and j–i are the same edge. Of arcs that become one, and of
-        both directions of an edge, the one that is listed first gives its data.
-    self_loops : {"keep", "drop"}
+    stored : StoredGraph
+        Of a heterogeneous graph.
+    folder : path
+        To be made.
+    overwrite : bool
+        Replace it, if it is one of such tables.
 
     Returns
     -------
-    graph : Graph
-    facts : dict
-        For the manifest: ``format``, ``arcs_read`` (entries of the file), ``symmetric_file``,
-        ``self_loops`` and ``duplicates`` (``found`` and ``rule`` each; copies beyond the first
-        are duplicates, of which ``differ`` have another weight), ``undirected``.
+    dict
+        ``path``, and the names of the files of relations and of types.
 
     Raises
     ------
     UserError
-        For an unknown rule, a vertex outside 0..n−1, too many vertices, duplicates where they
-        are an error, or a sum of weights that is not finite.
+        If the graph has no types, or the folder is there or cannot be written.
     """
-    rules = ArcRules(undirected, duplicates, self_loops)
-    n = source.n
-    check_number(n)
-    for ends in (source.source, source.target):
-        if len(ends) and (ends.min() < 0 or ends.max() >= n):
-            raise UserError(f"an arc has a vertex outside 0..{n - 1}")
+    folder = Path(folder)
+    if folder.exists() and not (overwrite and (folder / SCHEMA).is_file()):
+        hint = "give another name" + ("" if overwrite else ", or --force")
+        raise UserError(f"{folder} is there already", hint)
+    source = taken_apart(stored.graph)
+    files = _names_of_files(source)
+    nodes: dict[str, str | int] = {}
+    texts = [ids for ids in source.ids.values() if ids.dtype.kind == "U"]
+    string_ids = any(is_integer(text) for ids in texts for text in ids.tolist())
+    with atomic_folder(folder, overwrite=overwrite) as temporary:
+        for one in source.arcs:
+            _write_arcs(temporary / files[one.relation], one, source.ids)
+        for name, count in source.counts.items():
+            columns, nodes[name] = _columns(name, source, stored.graph.class_names), count
+            if columns:
+                nodes[name] = f"{name}.parquet"
+                parquet.write_table(pa.table(columns), temporary / f"{name}.parquet")
+        lines = ["string_ids = true"] if string_ids else []
+        relations = {str(one): file for one, file in files.items()}
+        tables: dict[str, Mapping[str, object]] = {"relations": relations, "nodes": nodes}
+        for section, table in tables.items():
+            # Texts and numbers of TOML are those of JSON.
+            told = [[json.dumps(x, ensure_ascii=False) for x in pair] for pair in table.items()]
+            lines += [f"[{section}]", *(" = ".join(pair) for pair in told)]
+        (temporary / SCHEMA).write_text("\n".join(lines) + "\n", "utf-8")
+    return {"path": str(folder), "relations": list(files.values()), "nodes": nodes}
 
-    has_data = bool(source.arc_data.columns)
-    numbers = np.arange(len(source.source)) if has_data or rules.parallel else None
-    keys = rules.settle(rules.keys_of(source, numbers))
-    rules.check_copies(n, source.ids)
-    if source.symmetric or rules.undirected:
-        keys = rules.merge_reverse(rules.with_reverse(keys, n))
 
-    graph = Graph(
-        **keys.csr(n),
-        features=source.features,
-        labels=source.labels,
-        targets=source.targets,
-        masks=dict(source.masks),
-        class_names=source.class_names,
-        ids=source.ids,
-        arc_data=in_order(source.arc_data, keys.numbers) if has_data else ArcData(),
-        parallel=rules.parallel,
-    )
-    facts = rules.facts(len(source.source), source.symmetric, has_data)
-    return graph, {"format": source.format} | facts | dict(source.notes)
+def export_relations(
+    stored: StoredGraph,
+    path: str | os.PathLike[str],
+    relations: Sequence[str],
+    overwrite: bool = False,
+    report: Callable[[str], None] = lambda line: None,
+) -> Manifest:
+    """Write a graph folder with the arcs of some relations, and all vertices with their data.
+
+    Parameters
+    ----------
+    stored : StoredGraph
+        Of a heterogeneous graph.
+    path, overwrite, report
+        See :func:`partition.graph.store.write_graph`.
+    relations : sequence of str
+        Names of relations, or "source,name,target".
+
+    Raises
+    ------
+    UserError
+        If there is no such relation, or the folder cannot be written.
+    """
+    graph, source = stored.graph, taken_apart(stored.graph)
+    asked = {"relations": np.array(relations)}
+    numbers, _ = number_relations(asked, stored.manifest.name, graph.relations)
+    wanted = [source.arcs[number] for number in np.unique(numbers["relations"])]
+    made, _ = arcs.build_typed(replace(source, arcs=wanted))
+    names = ("indptr", "indices", "weights", "arc_type", "parallel", "relations")
+    of_arcs: dict[str, Any] = {name: getattr(made, name) for name in names}
+    found, manifest = replace(graph, arc_data=ArcData(), **of_arcs), stored.manifest
+    facts = {"relations of": manifest.name, "id of that": manifest.data_id}
+    options: dict[str, Any] = {"overwrite": overwrite, "report": report}
+    return write_graph(path, found, source=facts, direction=manifest.direction, **options)
+
+
+def _own_ids(ids: np.ndarray, name: str) -> np.ndarray:
+    """The ids of a type without its name, as integers where they all are."""
+    texts = [text.removeprefix(f"{name}:") for text in ids.tolist()]
+    if all(is_integer(text) and str(int(text)) == text for text in texts):
+        return np.array(list(map(int, texts)), np.int64)
+    return np.array(texts)
+
+
+def _names_of_files(source: TypedSource) -> dict[Relation, str]:
+    """A file for each relation, by its name."""
+    found: dict[Relation, str] = {}
+    for number, one in enumerate(source.arcs):
+        if "," in one.relation.name or not one.relation.name.isprintable():
+            raise UserError(f"the relation {one.relation.name!r} has no name that tables can have")
+        plain = re.sub(r"[^A-Za-z0-9_.+=-]+", "_", "-".join(one.relation))[:120]
+        name = f"{plain}.csv"
+        taken = {each.lower() for each in found.values()}
+        found[one.relation] = f"{plain}-{number}.csv" if name.lower() in taken else name
+    return found
+
+
+def _write_arcs(file: Path, one: RelationArcs, ids: Mapping[str, np.ndarray]) -> None:
+    ends = {
+        "source": (one.source, one.relation.source),
+        "target": (one.target, one.relation.target),
+    }
+    columns = {end: ids[of][rows] if of in ids else rows for end, (rows, of) in ends.items()}
+    columns |= {} if one.weights is None else {"weight": one.weights}
+    csv.write_csv(pa.table(columns), file, csv.WriteOptions(quoting_style="needed"))
+
+
+def _columns(
+    name: str, source: TypedSource, class_names: tuple[str, ...] | None
+) -> dict[str, pa.Array]:
+    """The columns of a table of vertices; none where all is their number."""
+    of = {"id": source.ids, "x": source.features, "label": source.labels, "target": source.targets}
+    of |= {f"{mask}_mask": rows for mask, rows in source.masks.items()}
+    columns = {called: np.asarray(rows[name]) for called, rows in of.items() if name in rows}
+    if "x" in columns:
+        columns["x"] = columns["x"].astype(np.float32)
+    if "label" in columns and class_names is not None:
+        columns["label"] = np.array([*class_names, ""])[columns["label"]]
+    return {
+        called: pa.array(rows)
+        if rows.ndim == 1
+        else pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1])
+        for called, rows in columns.items()
+    }

@@ -10,12 +10,11 @@ import numpy as np
 from partition.errors import UserError, require
 from partition.graph.graph import MASKS, Graph, index_dtype
 from partition.graph.relations import STORED_NAME, Relation
-from partition.importing.assemble import build_graph
+from partition.importing.arcs import build_graph, build_typed
+from partition.importing.data_files import attach_random, check_random, generator
 from partition.importing.readers.classes import MAX_CLASSES
 from partition.importing.readers.source import RelationArcs, Source, TypedSource
 from partition.importing.readers.typed_tables import checked
-from partition.importing.typed import build_typed
-from partition.importing.vertex_data import attach_random, check_random, generator
 from partition.resident import check_memory
 
 ARCS_STREAM, VERTICES_STREAM = 3, 4
@@ -145,7 +144,7 @@ def rmat(
         Number the vertices at random; otherwise hubs have small numbers.
     features, classes : int, optional
         Columns of random features, number of random classes (see
-        ``partition.importing.assemble.attach``).
+        ``partition.importing.data_files.attach``).
     seed : int
         The same seed gives the same graph.
     """
@@ -241,7 +240,7 @@ def hetero(
     train, val : float
         Shares of the first type's vertices in these masks; the others are in the test mask.
     reverse : bool
-        See :func:`partition.importing.typed.build_typed`.
+        See :func:`partition.importing.arcs.build_typed`.
     seed : int
         The same seed gives the same graph.
     """

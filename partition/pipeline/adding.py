@@ -42,7 +42,7 @@ from partition.graph.hashing import key
 from partition.graph.metrics import AT_ONCE, Metrics, NodeTraffic, exchange_matrix
 from partition.graph.sampling import pointers
 from partition.graph.store import Manifest, Partition, StoredGraph
-from partition.importing.partfile import read_parts
+from partition.importing.readers.metis_files import read_parts
 from partition.models import descriptions
 from partition.models.descriptions import Description, GraphModel, HypergraphModel, RowModel
 from partition.pipeline import balance

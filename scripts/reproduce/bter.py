@@ -25,10 +25,10 @@ from partition.commands import option, path_option
 from partition.errors import UserError, require
 from partition.graph import store
 from partition.graph.graph import Graph, arcs, index_dtype
-from partition.importing.assemble import build_graph
+from partition.importing.arcs import build_graph
+from partition.importing.data_files import attach_random, check_random, generator
 from partition.importing.readers.source import Source
 from partition.importing.synthetic import ARCS_STREAM, CHUNK, VERTICES_STREAM
-from partition.importing.vertex_data import attach_random, check_random, generator
 from partition.resident import check_memory
 
 WEDGE_STREAM = 5
@@ -214,7 +214,7 @@ def bter(
         Number the vertices at random; otherwise by degree, so that blocks are contiguous.
     features, classes : int, optional
         Columns of random features, number of random classes (see
-        ``partition.importing.assemble.attach``).
+        ``partition.importing.data_files.attach``).
     """
     check_random(features, classes)
     degrees, n = profile.degrees, len(profile.degrees)

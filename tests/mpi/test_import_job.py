@@ -167,7 +167,7 @@ def test_mistakes_are_one_line_on_every_rank(tmp_path, run_cases, hear_mistakes)
 def test_a_rank_that_fails_leaves_no_folder(tmp_path, mpirun):
     (tmp_path / "e.csv").write_text("0,1\n1,2\n" * 400)
     words = ["import", tmp_path / "e.csv", tmp_path / "g.graph", "--quiet"]
-    full = "full", 1, "partition.importing.on_disk:Columns.append@2"
+    full = "full", 1, "partition.importing.arcs:Columns.append@2"
     assert mpirun(2, "broken.py", *full, *words, code=2).stderr.count("error:") == 1
     assert os.listdir(tmp_path) == ["e.csv"]
     killed = "SIGKILL", 1, "gcnmpi.importing.arcs.bounds_of"

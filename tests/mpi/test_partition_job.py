@@ -7,7 +7,7 @@ from stored_graphs import graph_of, store
 from words import line
 
 from partition.graph.store import open_graph, partition_lock, read_partition
-from partition.importing.assemble import build_graph
+from partition.importing.arcs import build_graph
 from partition.importing.readers.source import Source
 from partition.pipeline.adding import figures_of
 from partition.pipeline.balance import constraint_weights, limits

@@ -19,8 +19,8 @@ from gcnmpi.proof import oracle
 from partition.graph.relations import Relation
 from partition.graph.store import open_graph
 from partition.graph.vertex_pairs import split_pairs, write_pairs
+from partition.importing.arcs import build_typed
 from partition.importing.readers.source import RelationArcs, TypedSource
-from partition.importing.typed import build_typed
 
 TRAFFIC = {f"{when} {what}" for when in ("training", "evaluation")
            for what in ("bytes", "received", "messages")}  # fmt: skip

@@ -19,8 +19,8 @@ from gcnmpi.run.weights import read_weights
 from partition.graph.relations import Relation
 from partition.graph.store import open_graph
 from partition.graph.vertex_pairs import Twin, identified, read_pairs, split_pairs, write_pairs
+from partition.importing.arcs import build_typed
 from partition.importing.readers.source import RelationArcs, TypedSource
-from partition.importing.typed import build_typed
 
 N, EPOCHS = 41, 3
 NAMES = ("likes", "knows", "cites", "none")

@@ -9,7 +9,7 @@ from stored_graphs import store, with_uneven_parts
 from words import latest, sets
 
 from partition.graph.store import read_partition, write_partition
-from partition.importing.assemble import build_graph
+from partition.importing.arcs import build_graph
 from partition.importing.readers.source import Source
 from partition.importing.synthetic import sbm
 

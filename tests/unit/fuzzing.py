@@ -37,11 +37,11 @@ from partition.graph.graph import Graph
 from partition.graph.metrics import measure
 from partition.graph.store import open_graph, read_partition, write_graph
 from partition.graph.vertex_pairs import read_pairs, split_pairs, write_pairs
-from partition.importing.links import read_masks
-from partition.importing.partfile import read_parts
+from partition.importing.data_files import VertexFiles, attach
+from partition.importing.pair_files import read_masks
+from partition.importing.readers.metis_files import read_parts
 from partition.importing.readers.reading import read_source
 from partition.importing.readers.source import Layout
-from partition.importing.vertex_data import VertexFiles, attach
 from partition.pipeline.adding import add_partition
 from partition.reporting.tables import describe_pairs, describe_partition, show_partition
 from partition.tensor_files import read_tensors, torch_zip
@@ -336,7 +336,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "torch": lambda folder: read_tensors(folder / "w.pt"),
     "safetensors": lambda folder: read_tensors(folder / "w.safetensors"),
     "pyg": lambda folder: read_source(folder / "g.pt", "pyg"),
-    "pair files": lambda folder: read_masks(folder, Layout()),
+    "pair files": lambda folder: read_masks(folder, Graph(np.zeros(5), np.zeros(0)), Layout()),
     "vertex data": _vertex_data,
     "vertex tables": _vertex_tables,
     "part file": lambda folder: read_parts(folder / "parts", 4, 3),

@@ -10,7 +10,9 @@ from refusals import refuses
 from small_graphs import arcs_in
 
 from partition.graph.graph import symmetry
-from partition.importing.assemble import VertexFiles, attach, build_graph, import_graph
+from partition.importing.arcs import build_graph
+from partition.importing.assemble import import_graph
+from partition.importing.data_files import VertexFiles, attach
 from partition.importing.readers.source import Source
 
 

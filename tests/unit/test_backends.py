@@ -17,7 +17,7 @@ from partition.deadline import Deadline
 from partition.graph.graph import arcs as sources_of
 from partition.graph.metrics import measure
 from partition.graph.store import list_partitions, read_partition
-from partition.importing.partfile import read_parts
+from partition.importing.readers.metis_files import read_parts
 from partition.models.descriptions import HypergraphModel
 from partition.pipeline import adding
 from partition.pipeline.adding import PartitionWarning, add_partition, make_parts, refine_partition

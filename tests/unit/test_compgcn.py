@@ -21,7 +21,7 @@ from gcnmpi.run.weights import read_weights
 from partition.graph.graph import arcs, inputs_of
 from partition.graph.relations import Relation, Schema
 from partition.graph.store import open_graph, write_graph
-from partition.importing.typed import build_typed
+from partition.importing.arcs import build_typed
 
 RGCN = {
     "own": {}, "bases": {"bases": 2}, "blocks": {"blocks": 2},

@@ -55,7 +55,7 @@ GROUND = {
 }  # fmt: skip
 # What rooms of gcnmpi use of partition, besides its ground.
 USED = {
-    "": ("charts", "graph", "importing.synthetic", "importing.links", "backends.catalogue"),
+    "": ("charts", "graph", "importing.synthetic", "importing.pair_files", "backends.catalogue"),
     "api": ("importing", "pipeline", "refinement.objective"),
     "partitioning": ("backends", "models", "pipeline", "refinement"),
     "importing": ("importing",),

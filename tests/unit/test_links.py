@@ -35,10 +35,10 @@ from partition.graph.vertex_pairs import (
     with_hard_candidates,
     write_pairs,
 )
-from partition.importing.links import pairs_of
+from partition.importing.arcs import build_typed
+from partition.importing.data_files import VertexFiles, attach
+from partition.importing.pair_files import pairs_of
 from partition.importing.readers.source import RelationArcs, TypedSource
-from partition.importing.typed import build_typed
-from partition.importing.vertex_data import VertexFiles, attach
 
 MASKS = ("train", "val", "test")
 SHARES = "0.85", "0.05", "0.10"

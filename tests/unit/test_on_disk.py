@@ -17,9 +17,8 @@ from partition.graph.aggregation import aggregation_matrix
 from partition.graph.graph import arcs, merged
 from partition.graph.metrics import measure, measure_mixed
 from partition.graph.store import open_graph
-from partition.importing import on_disk
-from partition.importing.arcs import ArcRules
-from partition.importing.assemble import build_graph
+from partition.importing import arcs as on_disk
+from partition.importing.arcs import ArcRules, build_graph
 from partition.importing.readers.arc_columns import ArcTable
 from partition.importing.readers.reading import open_stream, read_source
 from partition.importing.readers.source import Layout, Reading, Source

@@ -15,10 +15,11 @@ from refusals import refuses
 import gcnmpi
 from partition.errors import DataWarning, UserError
 from partition.graph.store import open_graph
-from partition.importing.objects import arrays_of
-from partition.importing.readers import dgl_bin, guess_format
+from partition.importing.readers import guess_format
+from partition.importing.readers.libraries import arrays_of
 from partition.importing.readers.reading import read_source
 from partition.importing.readers.source import Layout
+from partition.importing.readers.torch_files import MAGIC
 
 DATA, STORAGE = "torch_geometric.data.data", "torch_geometric.data.storage"
 HETERO, KINDS = "torch_geometric.data.hetero_data", ("edge", "tensor")
@@ -165,7 +166,7 @@ def text(word):
 
 def array(values):
     kind = struct.pack("<BBH", CODES[values.dtype.kind], 8 * values.itemsize, 1)
-    head = u64(dgl_bin.ARRAY, 0) + struct.pack("<iii", 1, 0, values.ndim) + kind
+    head = u64(MAGIC["array"], 0) + struct.pack("<iii", 1, 0, values.ndim) + kind
     return head + u64(*values.shape, values.nbytes) + values.tobytes()
 
 
@@ -174,12 +175,12 @@ def tables(data):
 
 
 def csr(rows, indptr, column, number=EMPTY):
-    head = u64(dgl_bin.CSR, rows, rows)
+    head = u64(MAGIC["csr"], rows, rows)
     return head + array(indptr) + array(column) + array(number) + b"\0"
 
 
 def metagraph(types=1):
-    return u64(dgl_bin.IMMUTABLE) + csr(types, np.arange(types + 1), np.zeros(types, np.int64))
+    return u64(MAGIC["immutable"]) + csr(types, np.arange(types + 1), np.zeros(types, np.int64))
 
 
 N, SOURCE, TARGET = 4, np.array([2, 0, 2]), np.array([1, 2, 3])
@@ -187,7 +188,7 @@ N, SOURCE, TARGET = 4, np.array([2, 0, 2]), np.array([1, 2, 3])
 
 def in_form(form):
     if form == "coo":
-        return u64(dgl_bin.COO, N, N) + array(SOURCE) + array(TARGET) + array(EMPTY) + b"\0\0"
+        return u64(MAGIC["coo"], N, N) + array(SOURCE) + array(TARGET) + array(EMPTY) + b"\0\0"
     if form == "csc":
         return csr(N, np.array([0, 0, 1, 2, 3]), np.array([2, 0, 2]))
     number = np.array([1, 0, 1 if form == "twice" else 2])  # of an arc
@@ -197,10 +198,10 @@ def in_form(form):
 def dgl_saved(path, form="coo", graphs=1, version=2, types=1, data=None, arcs=None, old=0, sizes=4):
     """A file as DGL 2.1 writes it."""
     data, arcs = DGL_DATA if data is None else data, ARCS if arcs is None else arcs
-    head = u64(dgl_bin.FILE, version, 2, graphs).ljust(4096, b"\0")
+    head = u64(MAGIC["file"], version, 2, graphs).ljust(4096, b"\0")
     labels = u64(1) + text("y") + array(np.ones(2, np.float32))
     bits = {"coo": 1, "csr": 2, "twice": 2, "csc": 4}[form] | (0 if old else 1 << 32)
-    body = u64(dgl_bin.HETERO) + metagraph(types) + u64(1, dgl_bin.UNIT, bits, 7 | 1 << 32)
+    body = u64(MAGIC["hetero"]) + metagraph(types) + u64(1, MAGIC["unit"], bits, 7 | 1 << 32)
     body += metagraph() + in_form(form) + u64(1, sizes) + tables(data) + tables(arcs)
     body += u64(1) + text("_N") + u64(1) + text("_E")
     path.write_bytes(head + u64(len(head) + 8 + len(labels)) + labels + body)
@@ -414,13 +415,13 @@ def test_data_of_edges():
     graph.add_edge(0, 1, w1=1.0, w2=[2.0, 3.0], kind="a")
     graph.add_edge(1, 2, w1=4.0, w2=[5.0, 6.0], kind="b")
     graph.add_edge(0, 1, w1=7.0, w2=[8.0, 9.0], kind="b")
-    found = arrays_of(graph, "w*", "kind")
-    assert found["arc_features"].tolist() == [[1, 2, 3], [7, 8, 9], [4, 5, 6]]
-    assert found["arc_labels"].tolist() == ["a", "b", "b"]
+    found = arrays_of(graph, "w*", "kind")["arc_data"]
+    assert found.columns["features"].tolist() == [[1, 2, 3], [7, 8, 9], [4, 5, 6]]
+    assert [found.names[label] for label in found.columns["labels"]] == ["a", "b", "b"]
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"source": [0, 1], "target": [1, 0], "weight": [1, 2], "t": [3, 4]})
     found = arrays_of(frame, "weight,t")
-    assert found["arc_features"].tolist() == [[1, 3], [2, 4]]
+    assert found["arc_data"].columns["features"].tolist() == [[1, 3], [2, 4]]
     assert "edge_weight" not in found
     refuses("column of the graph for arc_features", arrays_of, frame, "nothing")
 

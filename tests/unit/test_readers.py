@@ -33,9 +33,10 @@ from traced import takes_less_than
 
 from partition import records
 from partition.graph.store import open_graph
-from partition.importing import datasets, on_disk, readers
-from partition.importing.assemble import build_graph, import_graph
-from partition.importing.readers import files, metis_files, parquet
+from partition.importing import readers
+from partition.importing.arcs import allocate_in, build_graph
+from partition.importing.assemble import import_graph
+from partition.importing.readers import files, libraries, metis_files, parquet
 from partition.importing.readers.reading import open_stream, read_source
 from partition.importing.readers.source import Layout, Reading
 from partition.importing.readers.vertex_tables import read_features, read_labels
@@ -566,7 +567,7 @@ def test_a_data_set_of_dgl_is_saved_by_it(tmp_path, cache, monkeypatch):
     dgl.save_graphs = lambda path, graphs: Path(path).write_text(str(graphs))
     for module in (dgl, data):
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    with datasets.local_file(Path("dgl:Cora")) as path:
+    with libraries.local_file(Path("dgl:Cora")) as path:
         assert (path.suffix, path.read_text()) == (".bin", f"['{cache}/dgl/Cora']")
     assert not path.exists()
     assert "dgl:Two has 2 graphs" in refused("import", "dgl:Two", tmp_path / "a.graph")
@@ -586,7 +587,7 @@ def table_of(path, **columns):
 
 
 def in_pieces(path):
-    reading = Reading(on_disk.allocate_in(path.parent))
+    reading = Reading(allocate_in(path.parent))
     return list(open_stream(path, "auto", Layout(), reading).pieces)
 
 

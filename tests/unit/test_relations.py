@@ -21,7 +21,8 @@ from partition.graph.graph import inputs_of
 from partition.graph.relations import Relation, number_relations, relation_dtype
 from partition.graph.store import open_graph, read_partition
 from partition.graph.vertex_pairs import read_pairs
-from partition.importing.typed import build_typed, import_typed
+from partition.importing.arcs import build_typed
+from partition.importing.assemble import import_typed
 from partition.pipeline.balance import constraint_weights, single_constraints
 
 

@@ -41,7 +41,7 @@ from partition.graph.samples import list_samples, read_samples, write_samples
 from partition.graph.store import list_partitions, open_graph, read_partition, write_graph
 from partition.graph.vertex_pairs import read_pairs, write_pairs
 from partition.importing.assemble import attach_files
-from partition.importing.vertex_data import RandomSplit, VertexFiles, attach, draw_masks
+from partition.importing.data_files import RandomSplit, VertexFiles, attach, draw_masks
 from partition.pipeline.adding import add_partition
 from partition.pipeline.checking import check_folder
 from partition.startup import PYTHON
@@ -663,7 +663,7 @@ def test_what_is_kept_sparse(monkeypatch):
         assert isinstance(kept_form(dense, "sparse"), SparseRows) == bool(filled)
         for form in (dense, kept_form(random_rows(), "sparse")):
             assert isinstance(kept_form(form, "dense"), np.ndarray)
-        assert isinstance(kept_form(kept_form(dense, "sparse")), SparseRows)
+        assert isinstance(kept_form(kept_form(random_rows(), "sparse")), SparseRows)
     assert kept_form(None) is None
 
 

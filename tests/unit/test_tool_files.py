@@ -11,7 +11,7 @@ from refusals import refuses
 from small_graphs import make_folder, partitioned_graphs, random_graph
 
 from partition.graph.store import read_partition
-from partition.importing.partfile import read_parts
+from partition.importing.readers.metis_files import read_parts
 from partition.models.descriptions import graph_model, hypergraph_model, row_model, stochastic_model
 from partition.pipeline import tool_files
 from partition.pipeline.tool_files import export_model, write_model

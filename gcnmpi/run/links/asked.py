@@ -201,7 +201,7 @@ def _share(
 def _given(
     stored: StoredGraph, asked: Scoring, name: str | None
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    from partition.importing.links import listed_pairs, vertices_of  # it imports Arrow
+    from partition.importing.pair_files import listed_pairs, vertices_of  # it imports Arrow
 
     relations = None
     if name is not None:

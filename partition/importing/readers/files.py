@@ -16,7 +16,6 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -26,9 +25,9 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike
 
 from partition import records, resident
-from partition.errors import DataWarning, UserError, shortened
+from partition.errors import DataWarning, UserError, require, shortened
 
-LARGEST_WHOLE = 1 << 24  # up to which float32 has every whole number
+_LARGEST_WHOLE = 1 << 24  # up to which float32 has every whole number
 DAMAGED = (
     EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, lzma.LZMAError, tarfile.TarError,
 )  # fmt: skip
@@ -68,15 +67,14 @@ def read_errors(path: Path) -> Iterator[None]:
 
 def check_vertices(n: int, where: object) -> None:
     """Refuse a graph without vertices, or of more than memory holds."""
-    if not n:
-        raise UserError(f"{where} holds a graph without vertices")
+    require(n > 0, f"{where} holds a graph without vertices")
     resident.check_memory(16 * n, f"{where}: {n} vertices")
 
 
 def check_inside(vertices: np.ndarray, n: int, where: object) -> None:
     """A UserError if one of the numbers is not that of a vertex."""
-    if len(vertices) and (vertices.min() < 0 or vertices.max() >= n):
-        raise UserError(f"{where} names a vertex outside 0..{n - 1}")
+    inside = not len(vertices) or bool(vertices.min() >= 0 and vertices.max() < n)
+    require(inside, f"{where} names a vertex outside 0..{n - 1}")
 
 
 def finite_weights(values: np.ndarray, where: str, before: int = 0) -> np.ndarray:
@@ -86,12 +84,10 @@ def finite_weights(values: np.ndarray, where: str, before: int = 0) -> np.ndarra
     finite = np.isfinite(values)
     if not finite.all():
         at = int(np.argmin(finite))
-        entry = before + at + 1
+        fill = "no weight may be missing: fill it in, or leave the row out"
         raise UserError(
-            f"{where}: weight of entry {entry} is {values[at]}, not a finite number",
-            "no weight may be missing: fill it in, or leave the row out"
-            if np.isnan(values[at])
-            else None,
+            f"{where}: weight of entry {before + at + 1} is {values[at]}, not a finite number",
+            fill if np.isnan(values[at]) else None,
         )
     return values
 
@@ -101,17 +97,14 @@ def narrowed(values: np.ndarray, dtype: DTypeLike, where: object) -> np.ndarray:
     if np.dtype(dtype) == np.float32 and values.dtype.itemsize > 2 and values.dtype != np.float32:
         step = max(1, (1 << 20) // max(1, values[:1].size))
         for piece in (values[at : at + step] for at in range(0, len(values), step)):
-            large = piece[np.abs(piece) > LARGEST_WHOLE]
+            large = piece[np.abs(piece) > _LARGEST_WHOLE]
             whole = large[np.isfinite(large) & (large == np.floor(large))]
             with np.errstate(over="ignore"):
                 exact = whole.astype(np.longdouble)
                 if (whole.astype(np.float32) != exact).any():
-                    warnings.warn(
-                        f"{where}: whole numbers beyond {LARGEST_WHOLE:,} are rounded, as features "
-                        "are float32",
-                        DataWarning,
-                        stacklevel=2,
-                    )
+                    told = f"whole numbers beyond {_LARGEST_WHOLE:,} are rounded"
+                    told = f"{where}: {told}, as features are float32"
+                    warnings.warn(told, DataWarning, stacklevel=2)
                     break
     with np.errstate(over="ignore"):
         return np.asarray(values, dtype, order="C")
@@ -150,7 +143,7 @@ def finite_features(
 # Lists of arcs and tables of numbers shrink to a tenth or so in a packed file, hardly further.
 TEXT_RATIO = 100
 FREE_CONTENT = 1 << 26
-ZIP, TAR = "a zip archive", "a tar archive"
+ZIP, _TAR = "a zip archive", "a tar archive"
 _BEGIN = 512  # bytes by which packed content is known
 _LAYERS = 4  # of a file that is packed: a gzip'd file in a tar archive in gzip has 3
 _BUFFER = 1 << 18
@@ -253,7 +246,7 @@ def open_content(
                 return file, name
             if kind == ZIP:
                 file, name = _of_zip(path, file, below)
-            elif kind == TAR:
+            elif kind == _TAR:
                 found, name = _of_tar(path, file, wanted)
                 if found is None:  # it was read to its end
                     below.close()
@@ -280,7 +273,7 @@ def _begin(file: IO[bytes]) -> bytes:
 def _packing(begin: bytes) -> tuple[str | None, Callable[[Any], Any] | None]:
     """How content with this begin is packed, and what opens it."""
     if begin[257:262] == b"ustar":
-        return TAR, None
+        return _TAR, None
     return next((_OPENERS[magic] for magic in _OPENERS if begin.startswith(magic)), (None, None))
 
 
@@ -305,7 +298,7 @@ def _of_tar(path: Path, file: IO[bytes], wanted: str | None) -> tuple[IO[bytes] 
             names.append(member.name)
             if wanted in (member.name, None) and (wanted or _stem(member.name) == like):
                 return archive.extractfile(member), PurePosixPath(member.name).name
-    return None, _chosen(path, TAR, names)
+    return None, _chosen(path, _TAR, names)
 
 
 def _chosen(path: Path, kind: str, names: Sequence[str]) -> str:
@@ -323,20 +316,32 @@ def _stem(name: str) -> str:
     return PurePosixPath(_SUFFIXES.sub("", PurePosixPath(name).name)).stem.lower()
 
 
-@dataclass(frozen=True)
-class _Member:
-    """An array of an ``.npz``, by its header, which its bytes can hold."""
+class NpzArray:
+    """An array of numbers in an ``.npz``, in C order, which is read in pieces.
 
-    path: Path
-    name: str
-    begin: int  # of the numbers, in bytes
-    shape: tuple[int, ...]
-    dtype: np.dtype
+    A UserError if there is none of that name, it is damaged or out of proportion to the file, or in
+    Fortran's order.
+    """
 
-    @property
-    def where(self) -> str:
-        """The name of the array in messages."""
-        return f"{self.path}: {self.name}"
+    def __init__(self, path: Path, name: str) -> None:
+        self._path, self._name, self.where = path, f"{name}.npy", f"{path}: {name}"
+        with records.open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            require(self._name in archive.namelist(), f"{path} has no array {name}")
+            size, ratio = archive.getinfo(self._name).file_size, records.ARCHIVE_RATIO
+            if size > max(records.FREE_ARCHIVE, ratio * os.fstat(file.fileno()).st_size):
+                raise UserError(
+                    f"{path} unpacks to more than {ratio} times its size",
+                    "if you trust it, write it again with numpy.savez",
+                )
+            with archive.open(self._name) as stream:
+                head = stream.read(records.NPY_HEAD)
+        header = records.read_npy_header(head, size, self.where, "biuf")
+        self._begin, self.shape, fortran, self.dtype = header
+        if fortran and len(self.shape) > 1:
+            raise UserError(
+                f"{self.where} is in Fortran's order, which is not read in pieces",
+                "write it again: numpy.savez(FILE, name=numpy.ascontiguousarray(array))",
+            )
 
     def rows(self, at_once: int) -> Iterator[np.ndarray]:
         """All rows, ``at_once`` at a time: arrays of shape (m, …)."""
@@ -352,54 +357,22 @@ class _Member:
     def _numbers(self, at_once: int, start: int, stop: int) -> Iterator[np.ndarray]:
         """The numbers of the flat array from ``start`` to ``stop`` − 1, some at a time."""
         size = self.dtype.itemsize
-        try:
-            with (
-                records.open_regular(self.path) as file,
-                zipfile.ZipFile(file) as archive,
-                archive.open(f"{self.name}.npy") as stream,
-            ):
-                stream.seek(self.begin + start * size)  # bytes before are unpacked, not kept
-                for at in range(start, stop, at_once):
-                    nbytes = min(at_once, stop - at) * size
-                    raw = stream.read(nbytes)
-                    if len(raw) < nbytes:
-                        raise UserError(f"{self.where} is truncated")
-                    yield np.frombuffer(raw, self.dtype)
-        except (EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError) as error:
-            raise UserError(f"{self.where} is truncated or damaged: {error}") from error
-
-
-def find_member(path: Path, name: str) -> _Member:
-    """The array ``name`` of the file, of numbers in C order.
-
-    A UserError if there is none, it is damaged or out of proportion to the file, or in Fortran's
-    order.
-    """
-    where = f"{path}: {name}"
-    with records.open_regular(path) as file, zipfile.ZipFile(file) as archive:
-        try:
-            entry = archive.getinfo(f"{name}.npy")
-        except KeyError:
-            raise UserError(f"{path} has no array {name}") from None
-        most = max(records.FREE_ARCHIVE, records.ARCHIVE_RATIO * os.fstat(file.fileno()).st_size)
-        if entry.file_size > most:
-            raise UserError(
-                f"{path} unpacks to more than {records.ARCHIVE_RATIO} times its size",
-                "if you trust it, write it again with numpy.savez",
-            )
-        with archive.open(entry) as stream:
-            head = stream.read(records.NPY_HEAD)
-        begin, shape, fortran, dtype = records.read_npy_header(head, entry.file_size, where, "biuf")
-    if fortran and len(shape) > 1:
-        raise UserError(
-            f"{where} is in Fortran's order, which is not read in pieces",
-            "write it again: numpy.savez(FILE, name=numpy.ascontiguousarray(array))",
-        )
-    return _Member(path, name, begin, shape, dtype)
+        with (
+            records.zip_errors(self._path),
+            records.open_regular(self._path) as file,
+            zipfile.ZipFile(file) as archive,
+            archive.open(self._name) as stream,
+        ):
+            stream.seek(self._begin + start * size)  # bytes before are unpacked, not kept
+            for at in range(start, stop, at_once):
+                nbytes = min(at_once, stop - at) * size
+                raw = stream.read(nbytes)
+                require(len(raw) == nbytes, f"{self.where} is truncated")
+                yield np.frombuffer(raw, self.dtype)
 
 
 # Sparse features may have so many columns without an entry for each.
-SPARSE_WIDTH = 1 << 16
+_SPARSE_WIDTH = 1 << 16
 
 
 # indptr, indices, data, shape.
@@ -410,19 +383,19 @@ def check_csr(matrix: Csr, where: str) -> Csr:
     """The matrix; a UserError, which names ``where``, unless its arrays fit each other."""
     indptr, indices, data, (rows, columns) = matrix
     for name, array in (("indptr", indptr), ("indices", indices)):
-        if array.ndim != 1 or array.dtype.kind not in "iu":
-            raise UserError(f"{where}: {name} is not a vector of integers")
-    if data.ndim != 1 or data.dtype.kind not in "biuf":
-        raise UserError(f"{where}: data is not a vector of numbers")
-    if rows < 0 or columns < 0 or len(indptr) != rows + 1:
-        shape = rows, columns
-        raise UserError(f"{where}: {len(indptr)} row pointers do not fit the shape {shape}")
-    if len(indices) != len(data):
-        raise UserError(f"{where}: {len(indices)} indices but {len(data)} values")
-    if indptr[0] != 0 or indptr[-1] != len(indices) or (indptr[1:] < indptr[:-1]).any():
-        raise UserError(f"{where}: row pointers do not rise from 0 to {len(indices)}")
-    if len(indices) and (indices.min() < 0 or indices.max() >= columns):
-        raise UserError(f"{where}: a column index is outside 0..{columns - 1}")
+        fits = array.ndim == 1 and array.dtype.kind in "iu"
+        require(fits, f"{where}: {name} is not a vector of integers")
+    fits = data.ndim == 1 and data.dtype.kind in "biuf"
+    require(fits, f"{where}: data is not a vector of numbers")
+    fits = rows >= 0 <= columns and len(indptr) == rows + 1
+    shape = f"the shape {(rows, columns)}"
+    require(fits, f"{where}: {len(indptr)} row pointers do not fit {shape}")
+    count = len(indices)
+    require(count == len(data), f"{where}: {count} indices but {len(data)} values")
+    rising = indptr[0] == 0 and indptr[-1] == count and not (indptr[1:] < indptr[:-1]).any()
+    require(rising, f"{where}: row pointers do not rise from 0 to {count}")
+    inside = not count or bool(indices.min() >= 0 and indices.max() < columns)
+    require(inside, f"{where}: a column index is outside 0..{columns - 1}")
     return matrix
 
 
@@ -436,11 +409,10 @@ def csr_arrays(arrays: dict[str, np.ndarray], prefix: str, where: str) -> Csr:
     """The checked matrix of that prefix."""
     keys = [f"{prefix}{part}" for part in ("indptr", "indices", "data", "shape")]
     for key in keys:
-        if key not in arrays:
-            raise UserError(f"{where} has no array {key}")
+        require(key in arrays, f"{where} has no array {key}")
     indptr, indices, data, shape = (arrays[key] for key in keys)
-    if shape.shape != (2,) or shape.dtype.kind not in "iu":
-        raise UserError(f"{where}: {keys[-1]} is not a pair of integers")
+    pair = shape.shape == (2,) and shape.dtype.kind in "iu"
+    require(pair, f"{where}: {keys[-1]} is not a pair of integers")
     matrix = indptr, indices, data, (int(shape[0]), int(shape[1]))
     return check_csr(matrix, f"{where}: {prefix.rstrip('_.')}" if prefix else where)
 
@@ -461,8 +433,8 @@ def saved_csr(arrays: dict[str, np.ndarray], where: str) -> Csr:
 def dense_features(matrix: Csr, where: str) -> np.ndarray:
     """A checked matrix as (n, d) float32; a UserError if that is too large or not finite."""
     indptr, indices, data, shape = matrix
-    if shape[1] > max(SPARSE_WIDTH, len(data)):
-        raise UserError(f"{where}: {shape[1]} columns for only {len(data)} entries")
+    fits = shape[1] <= max(_SPARSE_WIDTH, len(data))
+    require(fits, f"{where}: {shape[1]} columns for only {len(data)} entries")
     resident.check_memory(4 * shape[0] * shape[1], f"{where}: {shape[0]} x {shape[1]} features")
     data = narrowed(data, np.float32, where)
     index = np.int32 if max(len(data), *shape) < 2**31 else np.int64

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 import scipy.io
 
-from partition.errors import UserError
+from partition.errors import UserError, require
 from partition.importing.readers.arc_columns import pick
 from partition.importing.readers.files import content_limit, finite_weights, open_unpacked
 from partition.importing.readers.metis_files import BANNER
@@ -25,17 +25,17 @@ from partition.importing.readers.source import Layout, Source
 from partition.importing.readers.text import LONGEST_BLANK, LONGEST_LINE
 from partition.resident import check_memory
 
-MOST_COMMENTS = 1 << 16
-KNOWN = {
+_MOST_COMMENTS = 1 << 16
+_KNOWN = {
     "object": ("matrix",),
     "layout": ("coordinate",),
     "field": ("pattern", "real", "integer"),
     "symmetry": ("general", "symmetric"),
 }
-SHORTEST_ENTRY = len(b"1 1\n")
+_SHORTEST_ENTRY = len(b"1 1\n")
 # So many vertices may be announced without edges to show for it; beyond, most must have one.
-FREE_VERTICES = 1 << 24
-VERTICES_PER_ENTRY = 64
+_FREE_VERTICES = 1 << 24
+_VERTICES_PER_ENTRY = 64
 
 
 def read(path: Path, layout: Layout) -> Source:
@@ -45,96 +45,33 @@ def read(path: Path, layout: Layout) -> Source:
     range, a weight is not finite, or there are fewer or more entries than announced.
     """
     with open_unpacked(path) as file:
-        header = _read_header(path, file)
+        entries = _Entries(path, file)
         try:
-            matrix = scipy.io.mmread(_Entries(path, header, file), spmatrix=False)
+            matrix = scipy.io.mmread(entries, spmatrix=False)
         except (ValueError, OverflowError) as error:
-            raise _readable(path, header, str(error)) from error
-    pattern = header.field == "pattern"
-    weights = None if pattern else finite_weights(matrix.data, str(path))
-    row, column = matrix.coords
+            raise UserError(f"{path}{_fault(entries, str(error))}") from error
+    weights = finite_weights(matrix.data, str(path)) if entries.weighted else None
     data, weights, _ = pick({}, weights, layout.arc_features, None, str(path))
+    row, column = matrix.coords
     return Source(
-        header.n, row, column, weights, symmetric=header.symmetric, format="mtx", arc_data=data
+        entries.n, row, column, weights, symmetric=entries.symmetric, format="mtx", arc_data=data
     )
 
 
-class _Header(NamedTuple):
-    """The announcements of a file, the number of lines they took, and the line after them."""
-
-    field: str
-    symmetric: bool
-    n: int
-    entries: int
-    lines: int
-    first_entry: bytes
-
-
-def _read_header(path: Path, file: IO[bytes]) -> _Header:
-    first_line = file.readline(LONGEST_LINE)
-    if not BANNER.match(first_line):
-        raise UserError(
-            f"{path} is not a Matrix Market file: line 1 does not begin with %%MatrixMarket",
-            "if line 1 is missing, write it: %%MatrixMarket matrix coordinate real general (or "
-            "pattern, symmetric); give --format edges if it is an edge list",
-        )
-    words = BANNER.sub(b"", first_line).decode("latin1").lower().split()
-    if len(words) != len(KNOWN):
-        raise UserError(f"{path}, line 1: expected '%%MatrixMarket matrix coordinate FIELD SYMM'")
-    for (what, known), word in zip(KNOWN.items(), words, strict=True):
-        if word not in known:
-            supported = " or ".join(known)
-            raise UserError(f"{path}, line 1: {what} {word!r} is not supported, only {supported}")
-    _, _, field, symmetry = words
-    lines, line = 1, b"%"
-    while line.startswith(b"%") or (line and not line.strip()):
-        line = file.readline(LONGEST_LINE)
-        lines += 1
-        if lines > MOST_COMMENTS:
-            raise UserError(f"{path}: the first {MOST_COMMENTS:,} lines are comments or empty")
-    sizes = line.split()
-    if len(sizes) != 3 or not all(re.fullmatch(rb"[0-9]{1,18}", word) for word in sizes):
-        raise UserError(f"{path}, line {lines}: expected 'ROWS COLUMNS ENTRIES'")
-    rows, columns, entries = map(int, sizes)
-    if rows != columns:
-        raise UserError(f"{path}: a graph's matrix is square, this one is {rows} x {columns}")
-    if rows == 0:
-        raise UserError(f"{path} holds a graph without vertices")
-    # Refused before anything is allocated: announcements that the file cannot keep.
-    if entries * SHORTEST_ENTRY > content_limit(path) + 1:
-        raise UserError(
-            f"{path} announces {entries} entries, more than a file of its size can hold",
-            "the file is truncated, or its size line is wrong",
-        )
-    if rows > max(FREE_VERTICES, VERTICES_PER_ENTRY * entries):
-        raise UserError(
-            f"{path} announces {rows} vertices for only {entries} entries",
-            "number the vertices that have an edge 1, 2, 3 …, or import it as an edge list",
-        )
-    check_memory(16 * (rows + entries), f"{path}: {rows} vertices and {entries} entries")
-    first, width = file.readline(LONGEST_LINE), 2 if field == "pattern" else 3
-    if first.strip() and len(first.split()) != width:
-        raise UserError(
-            f"{path}, line {lines + 1}: an entry of a {field} matrix has {width} columns, not "
-            f"{len(first.split())}"
-        )
-    return _Header(field, symmetry == "symmetric", rows, entries, lines, first)
-
-
-def _readable(path: Path, header: _Header, message: str) -> UserError:
+def _fault(entries: _Entries, message: str) -> str:
+    """What the tokenizer found wrong, and in which line."""
     missing = re.search(r"Expected another (\d+)", message)
-    if missing:
-        found = header.entries - int(missing[1])
-        return UserError(f"{path} announces {header.entries} entries but holds {found}")
     line = re.match(r"Line (\d+): (.*?)\.?$", message)
+    if missing:
+        return f" announces {entries.count} entries but holds {entries.count - int(missing[1])}"
     if line is None:
-        return UserError(f"{path}: {message}")
+        return f": {message}"
     number, fault = line[1], line[2].strip()
     if "Too many lines" in fault:
-        return UserError(f"{path}, line {number}: more entries than the {header.entries} announced")
+        return f", line {number}: more entries than the {entries.count} announced"
     if "out of bounds" in fault:
-        return UserError(f"{path}, line {number}: {fault.lower()}, vertices are 1..{header.n}")
-    return UserError(f"{path}, line {number}: {fault[:1].lower()}{fault[1:]}")
+        return f", line {number}: {fault.lower()}, vertices are 1..{entries.n}"
+    return f", line {number}: {fault[:1].lower()}{fault[1:]}"
 
 
 class _Entries:
@@ -149,13 +86,60 @@ class _Entries:
     a NUL or the end of the file comes first.
     """
 
-    def __init__(self, path: Path, header: _Header, file: IO[bytes]) -> None:
-        self._path, self._line, self._file = path, header.lines + 1, file
-        self._ended, self._blank = False, 0
-        field, n = "pattern" if header.field == "pattern" else "real", header.n
-        plain = f"%%MatrixMarket matrix coordinate {field} general\n" + "%\n" * (header.lines - 2)
-        plain += f"{n} {n} {header.entries}\n"
-        self._waiting = plain.encode() + self._checked(header.first_entry)
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        self._path, self._file, self._ended, self._blank = path, file, False, 0
+        self._line = 1
+        first_line = file.readline(LONGEST_LINE)
+        if not BANNER.match(first_line):
+            raise UserError(
+                f"{path} is not a Matrix Market file: line 1 does not begin with %%MatrixMarket",
+                "if line 1 is missing, write it: %%MatrixMarket matrix coordinate real general (or "
+                "pattern, symmetric); give --format edges if it is an edge list",
+            )
+        words = BANNER.sub(b"", first_line).decode("latin1").lower().split()
+        whole = len(words) == len(_KNOWN)
+        require(whole, self._in_line("expected '%%MatrixMarket matrix coordinate FIELD SYMM'"))
+        for (what, known), word in zip(_KNOWN.items(), words, strict=True):
+            fault = f"{what} {word!r} is not supported, only {' or '.join(known)}"
+            require(word in known, self._in_line(fault))
+        field, self.symmetric = words[2], words[3] == "symmetric"
+        self.weighted, line = field != "pattern", b"%"
+        while line.startswith(b"%") or (line and not line.strip()):
+            line = file.readline(LONGEST_LINE)
+            self._line += 1
+            most = f"{path}: the first {_MOST_COMMENTS:,} lines are comments or empty"
+            require(self._line <= _MOST_COMMENTS, most)
+        sizes = line.split()
+        whole = len(sizes) == 3 and all(re.fullmatch(rb"[0-9]{1,18}", word) for word in sizes)
+        require(whole, self._in_line("expected 'ROWS COLUMNS ENTRIES'"))
+        rows, columns, self.count = map(int, sizes)
+        self.n = rows
+        if rows != columns:
+            raise UserError(f"{path}: a graph's matrix is square, this one is {rows} x {columns}")
+        require(rows > 0, f"{path} holds a graph without vertices")
+        # Refused before anything is allocated: announcements that the file cannot keep.
+        if self.count * _SHORTEST_ENTRY > content_limit(path) + 1:
+            raise UserError(
+                f"{path} announces {self.count} entries, more than a file of its size can hold",
+                "the file is truncated, or its size line is wrong",
+            )
+        if rows > max(_FREE_VERTICES, _VERTICES_PER_ENTRY * self.count):
+            raise UserError(
+                f"{path} announces {rows} vertices for only {self.count} entries",
+                "number the vertices that have an edge 1, 2, 3 …, or import it as an edge list",
+            )
+        check_memory(16 * (rows + self.count), f"{path}: {rows} vertices and {self.count} entries")
+        first, width, lines = file.readline(LONGEST_LINE), 2 + self.weighted, self._line
+        self._line += 1
+        found = len(first.split())
+        fault = f"an entry of a {field} matrix has {width} columns, not {found}"
+        require(found in (0, width), self._in_line(fault))
+        plain = "%%MatrixMarket matrix coordinate " + ("real" if self.weighted else "pattern")
+        plain += " general\n" + "%\n" * (lines - 2) + f"{rows} {rows} {self.count}\n"
+        self._waiting = plain.encode() + self._checked(first)
+
+    def _in_line(self, fault: str) -> str:
+        return f"{self._path}, line {self._line}: {fault}"
 
     def read(self, size: int = -1) -> bytes:
         if size < 0:
@@ -172,10 +156,9 @@ class _Entries:
         if strange:
             self._line += chunk[: chunk.index(strange[:1])].count(b"\n")
             sign = strange[:1].decode("latin1")
-            raise UserError(f"{self._path}, line {self._line}: {sign!r} is not part of a number")
+            raise UserError(self._in_line(f"{sign!r} is not part of a number"))
         self._line += chunk.count(b"\n")
         # The tokenizer keeps a line until its end, however far that is.
         self._blank = self._blank + len(chunk) if chunk.isspace() else 0
-        if self._blank > LONGEST_BLANK:
-            raise UserError(f"{self._path}, line {self._line}: there are no entries but blanks")
+        require(self._blank <= LONGEST_BLANK, self._in_line("there are no entries but blanks"))
         return chunk

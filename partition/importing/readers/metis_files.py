@@ -1,4 +1,4 @@
-"""Graphs of METIS, and other files of whole numbers that begin with sizes.
+"""Files of METIS and of other partitioners: graphs, part vectors, and what begins with sizes.
 
 METIS, also of ParMETIS, KaHIP, KaMinPar, Chaco and the DIMACS challenge (.graph): the first line is
 ``n m [fmt [ncon]]``; line i after it has the size of vertex i, its weights and its neighbours from
@@ -11,32 +11,39 @@ is held against what its first line would announce.
 
 from __future__ import annotations
 
+import itertools
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from partition.errors import UserError
+from partition.errors import UserError, require, system_errors
 from partition.graph.graph import index_dtype
 from partition.importing.readers.files import content_limit, open_unpacked, quoted, read_errors
 from partition.importing.readers.source import Layout, Source
 from partition.resident import check_memory
 
 BLOCK = 1 << 20
-LONGEST_LINE = 1 << 26  # a vertex may have many neighbours; but not where it is doubtful
-LONGEST_DOUBTFUL = 1 << 22
-MOST_DIGITS = 18
-DIGITS, FRACTIONS = b"0123456789", b"+-.eE"
-FEWEST = 3  # lines from which on sizes are no accident
+_LONGEST_LINE = 1 << 26  # a vertex may have many neighbours; but not where it is doubtful
+_LONGEST_DOUBTFUL = 1 << 22
+# Of whole numbers, and of numbers with fractions: what they are made of, and their digits.
+_SIGNS = (b"0123456789 \t\n\v\f\r", 18), (b"0123456789+-.eE \t\n\v\f\r", 36)
+_FEWEST = 3  # lines from which on sizes are no accident
 # The first line of a Matrix Market file; some write one percent sign, or a blank behind it.
 BANNER = re.compile(rb"(?:\xef\xbb\xbf)?\s*%+\s*matrixmarket\b", re.IGNORECASE)
 HYPERGRAPH = (
     "nets join any number of vertices: import the graph that it was made of; its parts are read by "
     "import-parts"
 )
-EDGES = "if each line is an edge, give --columns source,target"
+_EDGES = "if each line is an edge, give --columns source,target"
+
+
+_PART = re.compile(rb"[+-]?[0-9]{1,18}")
+_FROM_ONE = "--first 1 if the file counts parts from 1"
 
 
 def read(path: Path, layout: Layout) -> Source:
@@ -46,44 +53,45 @@ def read(path: Path, layout: Layout) -> Source:
     is wrong: of a vertex that is not there or that is its own neighbour, or of an edge that stands
     in the line of one end only, or with two weights.
     """
-    head, lines = _read_lines(path)
+    check_memory(12 * content_limit(path), f"{path}: a graph of METIS")
+    blocks = list(_number_lines(path)) or [_Lines(*np.zeros((3, 0), np.int64))]
+    begun = _Lines(*map(np.concatenate, zip(*blocks, strict=True))).after_first()
+    if begun is None:
+        raise UserError(f"{path} holds no graph")
+    head, lines = begun
     width = _metis_width(head)
     if width is None:
         raise UserError(
             f"{path}: the first line is not 'n m [fmt [ncon]]', but {' '.join(map(str, head))}",
             "fmt is of three digits 0 or 1: sizes, weights of vertices, weights of edges",
         )
-    (before, each), (n, edges) = width, head[:2]
-    if len(lines.counts) < n:
-        raise UserError(f"{path} announces {n} vertices and has lines of {len(lines.counts)}")
-    if (extra := np.flatnonzero(lines.counts[n:])).size:
-        line = lines.numbers[n + extra[0]]
-        raise UserError(f"{path}, line {line}: there are more lines than the {n} of vertices")
+    (before, each), (n, edges), found = width, head[:2], len(lines.counts)
+    require(found >= n, f"{path} announces {n} vertices and has lines of {found}")
     counts, numbers = lines.counts[:n], lines.numbers[:n]
-    wrong = np.flatnonzero((counts < before) | ((counts - before) % each > 0))
-    if len(wrong):
-        raise UserError(
-            f"{path}, line {numbers[wrong[0]]}: vertex {wrong[0] + 1} has {counts[wrong[0]]} "
-            f"numbers, not {before} and {each} for each neighbour"
-        )
+
+    def at(place: np.integer, what: str) -> str:
+        return f"{path}, line {lines.numbers[place]}: {what}"
+
+    for more in n + np.flatnonzero(lines.counts[n:]):
+        raise UserError(at(more, f"there are more lines than the {n} of vertices"))
+    for wrong in np.flatnonzero((counts < before) | ((counts - before) % each > 0)):
+        what = f"vertex {wrong + 1} has {counts[wrong]} numbers, not {before} and {each}"
+        raise UserError(at(wrong, f"{what} for each neighbour"))
     # The place of each value in its line.
     place = np.arange(len(lines.values)) - np.repeat(np.cumsum(counts) - counts, counts)
     vertex = np.repeat(np.arange(n, dtype=index_dtype(n)), counts)
     ends = (place >= before) & ((place - before) % each == 0)
     source, target = vertex[ends], lines.values[ends] - 1
-    outside = np.flatnonzero((target < 0) | (target >= n) | (target == source))
-    if len(outside):
-        at, named = int(source[outside[0]]), int(target[outside[0]]) + 1
-        what = f"the vertex {named}, of 1..{n}" if named != at + 1 else "itself as a neighbour"
-        raise UserError(f"{path}, line {numbers[at]}: vertex {at + 1} names {what}")
+    for wrong in np.flatnonzero((target < 0) | (target >= n) | (target == source)):
+        named, i = target[wrong] + 1, source[wrong]
+        what = f"the vertex {named}, of 1..{n}" if named != i + 1 else "itself as a neighbour"
+        raise UserError(at(i, f"vertex {i + 1} names {what}"))
     weights = None
     if each == 2:
         weights = lines.values[np.flatnonzero(ends) + 1].astype(np.float64)
-        if len(light := np.flatnonzero(weights < 1)):
-            at = int(source[light[0]])
-            raise UserError(f"{path}, line {numbers[at]}: a weight of an edge is at least 1")
-    left = "sizes or weights of vertices" if before else ""
-    notes = {"columns": f"not read: {left}"} if left else {}
+        for light in np.flatnonzero(weights < 1):
+            raise UserError(at(source[light], "a weight of an edge is at least 1"))
+    notes = {"columns": "not read: sizes or weights of vertices"} if before else {}
     target = target.astype(index_dtype(n))
     arcs = Source(n, source, target, weights, format="metis", notes=notes)
     _check_symmetric(path, arcs, numbers)
@@ -93,19 +101,6 @@ def read(path: Path, layout: Layout) -> Source:
             "the first line counts each edge once, lines of vertices have it twice",
         )
     return arcs
-
-
-def _read_lines(path: Path) -> tuple[list[int], _Lines]:
-    """The numbers of the first line, and all lines after it."""
-    check_memory(12 * content_limit(path), f"{path}: a graph of METIS")
-    blocks = list(_number_lines(path)) or [_Lines(*np.zeros((3, 0), np.int64))]
-    every = _Lines(
-        *(np.concatenate([getattr(one, name) for one in blocks]) for name in vars(blocks[0]))
-    )
-    found = every.after_first()
-    if found is None:
-        raise UserError(f"{path} holds no graph")
-    return found
 
 
 def _check_symmetric(path: Path, arcs: Source, numbers: np.ndarray) -> None:
@@ -141,8 +136,7 @@ def _metis_width(head: Sequence[int]) -> tuple[int, int] | None:
     return int(code[0]) + weights, 1 + int(code[2])
 
 
-@dataclass(frozen=True)
-class _Lines:
+class _Lines(NamedTuple):
     """Lines of whole numbers, without comments.
 
     Attributes
@@ -169,13 +163,12 @@ class _Lines:
 
 
 def _number_lines(
-    path: Path, longest_line: int = LONGEST_LINE, *, fractions: bool = False
+    path: Path, longest_line: int = _LONGEST_LINE, *, fractions: bool = False
 ) -> Iterator[_Lines]:
     """The lines of a file of whole numbers, empty ones too; those that begin with % are comments.
 
     With ``fractions``, values are float64. A UserError names a line with anything else.
     """
-    signs = DIGITS + FRACTIONS * fractions
     number, rest = 1, b""
     with open_unpacked(path) as file:
         while chunk := file.read(BLOCK):
@@ -185,39 +178,27 @@ def _number_lines(
                 line = number + text.count(b"\n")
                 raise UserError(f"{path}, line {line} is longer than {longest_line:,} bytes")
             if end:
-                yield _lines_of(path, number, text[:end], signs)
+                yield _lines_of(path, number, text[:end], fractions)
             number, rest = number + text[:end].count(b"\n"), text[end:]
         if rest:
-            yield _lines_of(path, number, rest + b"\n", signs)
+            yield _lines_of(path, number, rest + b"\n", fractions)
 
 
-def _lines_of(path: Path, first: int, block: bytes, signs: bytes) -> _Lines:
-    data = np.frombuffer(block, np.uint8)
-    ends = np.flatnonzero(data == ord("\n"))
-    starts = np.concatenate(([0], ends[:-1] + 1))
-    comments = np.flatnonzero(data[starts] == ord("%"))
-    if len(comments):
-        data = data.copy()
-        for at in comments.tolist():
-            data[starts[at] : ends[at]] = ord(" ")
-    blank = (data == 32) | ((data >= 9) & (data <= 13))
-    known = np.zeros(256, bool)
-    known[list(signs)] = True
-    begins = np.flatnonzero(~blank & np.concatenate(([True], blank[:-1])))
-    ends_of = np.flatnonzero(blank & np.concatenate(([False], ~blank[:-1])))
-    long = begins[ends_of - begins > (MOST_DIGITS if signs == DIGITS else 2 * MOST_DIGITS)]
-    wrong = np.concatenate((np.flatnonzero(~blank & ~known[data]), long))
-    if len(wrong):
-        at = int(np.searchsorted(ends, wrong.min()))
-        line = block[starts[at] : ends[at]].decode("utf-8", "replace")
-        raise UserError(f"{path}, line {first + at}: {quoted(line.strip())} is not whole numbers")
-    counts = np.diff(np.searchsorted(begins, np.append(starts, len(data))))
-    values = np.zeros(0, np.int64 if signs == DIGITS else np.float64)
-    if len(begins):
-        values = np.array(data.tobytes().split(), values.dtype)
-    kept = np.ones(len(starts), bool)
-    kept[comments] = False
-    return _Lines(first + np.flatnonzero(kept), counts[kept], values)
+def _lines_of(path: Path, first: int, block: bytes, fractions: bool) -> _Lines:
+    lines = block.split(b"\n")[:-1]
+    numbers = np.arange(first, first + len(lines))
+    if b"%" in block:
+        kept = [not line.startswith(b"%") for line in lines]
+        lines, numbers = [*itertools.compress(lines, kept)], numbers[kept]
+        block = b"\n".join(lines)
+    words, (signs, most) = block.split(), _SIGNS[fractions]
+    if block.translate(None, signs) or max(map(len, words), default=0) > most:
+        for number, line in zip(numbers, lines, strict=True):
+            if any(len(word) > most or word.translate(None, signs) for word in line.split()):
+                shown = quoted(line.decode("utf-8", "replace").strip())
+                raise UserError(f"{path}, line {number}: {shown} is not whole numbers")
+    counts = np.fromiter((len(line.split()) for line in lines), np.int64, len(lines))
+    return _Lines(numbers, counts, np.array(words, float if fractions else int))
 
 
 def refuse_sizes(path: Path) -> None:
@@ -237,10 +218,10 @@ def refuse_sizes(path: Path) -> None:
 
 def _announced(path: Path) -> tuple[str, str, str] | None:
     """The first line, what it announces and a hint, where the others are as it says."""
-    head: list[int] | None = None
-    kinds, seen = list(_KINDS), _Seen()
-    for lines in _number_lines(path, LONGEST_DOUBTFUL, fractions=True):
-        if head is None:
+    head: list[int] = []
+    kinds, seen = dict.fromkeys(_KINDS, False), _Seen()
+    for lines in _number_lines(path, _LONGEST_DOUBTFUL, fractions=True):
+        if not head:
             begun = lines.after_first()
             if begun is None:
                 continue
@@ -249,13 +230,14 @@ def _announced(path: Path) -> tuple[str, str, str] | None:
                 return None
             head = list(map(int, first))
         seen.add(lines)
-        kinds = [kind for kind in kinds if kind[0](head, seen, False)]
+        found = _sizes(head, seen)
+        kinds = {kind: found[kind][1] for kind in kinds if found.get(kind, (False,))[0]}
         if not kinds:
             return None
-    if head is None or seen.last < FEWEST:
+    meant = next((kind for kind, ended in kinds.items() if ended), None)
+    if meant is None or seen.last < _FEWEST:
         return None
-    found = next((kind for kind in kinds if kind[0](head, seen, True)), None)
-    return None if found is None else (" ".join(map(str, head)), *found[1:])
+    return " ".join(map(str, head)), *_KINDS[meant]
 
 
 @dataclass
@@ -289,60 +271,92 @@ class _Seen:
         self.values += len(lines.values)
 
 
-# Whether lines may go on as the first one announces; when they are ended, whether they did.
+def _sizes(head: list[int], seen: _Seen) -> dict[str, tuple[bool, bool]]:
+    """What the first line may announce: whether lines may go on so, and whether they end so."""
+    found, count, width = dict[str, tuple[bool, bool]](), len(head), _metis_width(head)
+    if width is not None and head[0] >= 1:
+        n, values = head[0], head[0] * width[0] + 2 * head[1] * width[1]
+        inside = width != (0, 1) or 0 < seen.low <= seen.high <= n
+        ended = inside and n <= seen.lines + 1 and seen.values == values
+        found["metis"] = seen.last <= n and seen.values <= values, ended
+    if count >= 2 and min(head[:2]) >= 1 and head[2:] in ([], [1], [10], [11]):
+        lines = head[0] + (head[1] if head[2:] in ([10], [11]) else 0)
+        ended = seen.last == lines and (count > 2 or seen.high <= head[1])
+        found["hmetis"] = seen.last <= lines and seen.low > 0, ended
+    if 4 <= count <= 6 and head[0] in (0, 1) and min(head[1:4]) >= 1:
+        cells, nets, pins, scheme, constraints = (*head[1:], *[0, 1][count - 4 :])
+        values = pins + (cells * constraints if scheme in (1, 3) else 0)
+        values += nets if scheme in (2, 3) else 0
+        found["patoh"] = seen.values <= values, seen.values == values and seen.last >= nets
+    if count == 2 or (count == 3 and head[0] == head[1]):
+        ended = seen.last == head[-1] and seen.widths in ({2}, {3})
+        may = seen.last <= head[-1] and seen.end <= head[0]
+        found["list" if count == 2 else "matrix"] = may, ended
+    return found
 
 
-def _is_metis(head: list[int], seen: _Seen, ended: bool) -> bool:
-    width = _metis_width(head)
-    if width is None or head[0] < 1:
-        return False
-    n, values = head[0], head[0] * width[0] + 2 * head[1] * width[1]
-    if not ended:
-        return seen.last <= n and seen.values <= values
-    inside = width != (0, 1) or 0 < seen.low <= seen.high <= n
-    return inside and n <= seen.lines + 1 and seen.values == values
-
-
-def _is_hmetis(head: list[int], seen: _Seen, ended: bool) -> bool:
-    if len(head) < 2 or min(head[:2]) < 1 or head[2:] not in ([], [1], [10], [11]):
-        return False
-    lines = head[0] + (head[1] if head[2:] in ([10], [11]) else 0)
-    if not ended:
-        return seen.last <= lines and seen.low > 0
-    return seen.last == lines and (len(head) > 2 or seen.high <= head[1])
-
-
-def _is_patoh(head: list[int], seen: _Seen, ended: bool) -> bool:
-    if not 4 <= len(head) <= 6 or head[0] not in (0, 1) or min(head[1:4]) < 1:
-        return False
-    cells, nets, pins, scheme, constraints = (*head[1:], *[0, 1][len(head) - 4 :])
-    values = pins + (cells * constraints if scheme in (1, 3) else 0)
-    values += nets if scheme in (2, 3) else 0
-    return seen.values == values and seen.last >= nets if ended else seen.values <= values
-
-
-def _is_matrix(head: list[int], seen: _Seen, ended: bool) -> bool:
-    return len(head) == 3 and head[0] == head[1] and _has_rows(head, seen, ended)
-
-
-def _is_list(head: list[int], seen: _Seen, ended: bool) -> bool:
-    return len(head) == 2 and _has_rows(head, seen, ended)
-
-
-def _has_rows(head: list[int], seen: _Seen, ended: bool) -> bool:
-    if ended:
-        return seen.last == head[-1] and seen.widths in ({2}, {3})
-    return seen.last <= head[-1] and seen.end <= head[0]
-
-
-_KINDS = (
-    (_is_metis, "a graph of METIS", f"give --format metis; {EDGES}"),
-    (_is_hmetis, "a hypergraph of hMETIS", f"{HYPERGRAPH}; {EDGES}"),
-    (_is_patoh, "a hypergraph of PaToH", f"{HYPERGRAPH}; {EDGES}"),
-    (
-        _is_matrix,
+_KINDS = {
+    "metis": ("a graph of METIS", f"give --format metis; {_EDGES}"),
+    "hmetis": ("a hypergraph of hMETIS", f"{HYPERGRAPH}; {_EDGES}"),
+    "patoh": ("a hypergraph of PaToH", f"{HYPERGRAPH}; {_EDGES}"),
+    "matrix": (
         "a matrix",
-        f"write '%%MatrixMarket matrix coordinate real general' before it; {EDGES}",
+        f"write '%%MatrixMarket matrix coordinate real general' before it; {_EDGES}",
     ),
-    (_is_list, "the list, its vertices and edges", f"--header leaves it out; {EDGES}"),
-)
+    "list": ("the list, its vertices and edges", f"--header leaves it out; {_EDGES}"),
+}
+
+
+def read_parts(
+    file: str | os.PathLike[str], n: int, k: int | None = None, first: int = 0
+) -> np.ndarray:
+    """Read n part numbers, (n,) int32, from 0; below ``k`` if it is given.
+
+    One number per line, as METIS, hMETIS, KaHyPar, KaHIP and Zoltan write them, or several per
+    line, separated by white space, as PaToH does; or a mapping of Scotch: how many vertices, then
+    the number of each and its part. ``first`` is the number of the first part in the file.
+
+    A UserError with the number of the line that is wrong; or if a part has no vertex and k is not
+    given: the file may count from 1, or hold other numbers than those of parts.
+    """
+    with system_errors(f"cannot read {file}"):
+        lines = Path(file).read_bytes().rstrip().split(b"\n")
+    rows = [line.split() or [line] for line in lines if lines != [b""]]
+    line_of = np.repeat(np.arange(1, len(rows) + 1), [len(row) for row in rows])
+    words, order = [word for row in rows for word in row], None
+    if [len(row) for row in rows] == [1, *[2] * n] and words[0] == str(n).encode():
+        vertices = _numbers(file, words[1::2], line_of[1::2])
+        order = np.argsort(vertices, kind="stable")
+        if (np.diff(vertices[order]) != 1).any():
+            what = "is not a mapping of Scotch: its vertices are not each there once"
+            raise UserError(f"{file} {what}")
+        words, line_of = words[2::2], line_of[2::2]
+    parts = _numbers(file, words, line_of)
+    from_one = first == 0 and len(parts) > 0 and parts.min() == 1
+    last = first + (k or np.iinfo(np.int32).max)
+    for i in np.flatnonzero((parts < first) | (parts >= last)):
+        limit = f"{first}..{last - 1}" if k else f"{first}, {first + 1}, {first + 2}, …"
+        wrong_part = f"{file}, line {line_of[i]}: part {parts[i]} is not one of {limit}"
+        raise UserError(wrong_part, _FROM_ONE if from_one and parts.max() == k else None)
+    if len(parts) != n:
+        count = f"{file} has {len(parts)} part numbers, the graph has {n} vertices"
+        raise UserError(count, "one number for each vertex, in their order")
+    used = np.unique(parts)
+    empty = np.flatnonzero(used != first + np.arange(len(used)))
+    if k is None and len(empty):
+        part, parted = first + empty[0], used[-1] - first + 1
+        hint = f"-k {parted} if part {part} is meant to be empty"
+        gap = f"{file} has parts {used[0]} to {used[-1]} and no vertex in part {part}"
+        raise UserError(gap, f"{_FROM_ONE}; {hint}" if from_one else hint)
+    return ((parts if order is None else parts[order]) - first).astype(np.int32)
+
+
+def _numbers(
+    file: str | os.PathLike[str], words: Sequence[bytes], line_of: np.ndarray
+) -> np.ndarray:
+    """Words as (m,) int64; a UserError for one that is no such number."""
+    for word, line in zip(words, line_of, strict=True):
+        if not _PART.fullmatch(word):
+            shown = word[:40].decode(errors="replace").strip()
+            raise UserError(f"{file}, line {line}: {shown!r} is not a part number")
+    return np.array(words, np.int64)

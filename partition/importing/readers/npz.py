@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from partition.errors import UserError
+from partition.errors import UserError, require
 from partition.graph.graph import MASKS
 from partition.importing.readers import classes, files, vertex_tables
 from partition.importing.readers.arc_columns import ends_of, is_binary, pick
@@ -43,19 +43,18 @@ def source_of(
         there = ", ".join(map(str, fields)) or "nothing"
         raise UserError(f"{where} has no edge_index", f"it has {there}")
     source, target = ends_of(fields["edge_index"], f"{where}: edge_index", "(2, E)")
-    n = _number_of_vertices(n, fields, source, target, where)
+    vertices = {name: fields[name] for name in ("x", "y") if fields.get(name) is not None}
+    if n is None:
+        sizes = [len(array) for array in vertices.values() if array.ndim]
+        n = sizes[0] if sizes else int(max(source.max(initial=-1), target.max(initial=-1))) + 1
+    elif type(n) is not int or not 0 < n < 2**62:
+        raise UserError(f"{where}: num_nodes is not a number of vertices")
+    files.check_vertices(n, where)
     found: dict[str, Any] = {}
-    if (x := fields.get("x")) is not None:
-        found["features"] = files.finite_features(x, f"{where}: x")
-    if (y := fields.get("y")) is not None:
-        kind, values = classes.classes_or_targets(y)
-        if kind == "labels":
-            found["labels"], found["class_names"] = classes.class_labels(values, f"{where}: y")
-        else:
-            found["targets"] = vertex_tables.checked_targets(values, f"{where}: y")
-    for name, rows in (("x", x), ("y", y)):
-        if rows is not None and len(rows) != n:
-            raise UserError(f"{where}: {name} has {len(rows)} rows, the graph has {n} vertices")
+    for name, rows in vertices.items():
+        at = f"{where}: {name}"
+        found |= {"features": files.finite_features(rows, at)} if name == "x" else learned(rows, at)
+        require(len(rows) == n, f"{at} has {len(rows)} rows, the graph has {n} vertices")
     masks = {
         name.removesuffix("_mask"): _mask(fields[name], n, f"{where}: {name}")
         for name in MASK_FIELDS
@@ -64,10 +63,11 @@ def source_of(
     weights: np.ndarray | None = None
     weight = weights_name(fields, layout.arc_features)
     if weight is not None:
-        given = fields[weight]
+        given, at = fields[weight], f"{where}: {weight}"
         if given.size != len(source) or given.dtype.kind not in "biuf":
-            raise UserError(f"{where}: {weight} is not a number for each of {len(source)} arcs")
-        weights = files.finite_weights(given.reshape(-1), f"{where}: {weight}")
+            form = f"{given.dtype} {given.shape}"
+            raise UserError(f"{at} holds {form}, not a number for each of {len(source)} arcs")
+        weights = files.finite_weights(given.reshape(-1), at)
     named = {
         name: array
         for name, array in of_arcs.items()
@@ -83,6 +83,18 @@ def source_of(
     return Source(
         n, source, target, weights, masks=masks, format=format, notes=notes, arc_data=data, **found
     )
+
+
+def learned(values: np.ndarray, where: str, *, whole: bool = False) -> dict[str, Any]:
+    """What vertices are to be learned by: ``labels`` with ``class_names``, or ``targets``.
+
+    ``whole``: fractions that are whole numbers are classes, too.
+    """
+    kind, found = classes.classes_or_targets(values, whole)
+    if kind == "targets":
+        return {"targets": vertex_tables.checked_targets(found, where)}
+    labels, class_names = classes.class_labels(found, where)
+    return {"labels": labels, "class_names": class_names}
 
 
 def with_dense(fields: Mapping[str, Any], where: str) -> tuple[dict[str, np.ndarray], int | None]:
@@ -122,20 +134,6 @@ def weights_name(fields: Mapping[str, object], features: str | None = None) -> s
     return "edge_attr" if shape is not None and (len(shape) == 1 or shape[1:] == (1,)) else None
 
 
-def _number_of_vertices(
-    n: object, fields: Mapping[str, np.ndarray], source: np.ndarray, target: np.ndarray, where: str
-) -> int:
-    """``n``, the rows of ``x`` or ``y``, or the largest vertex and 1."""
-    if n is None:
-        arrays = [fields[name] for name in ("x", "y") if fields.get(name) is not None]
-        sizes = [len(array) for array in arrays if array.ndim]
-        n = sizes[0] if sizes else int(max(source.max(initial=-1), target.max(initial=-1))) + 1
-    elif type(n) is not int or not 0 < n < 2**62:
-        raise UserError(f"{where}: num_nodes is not a number of vertices")
-    files.check_vertices(n, where)
-    return n
-
-
 def _mask(mask: np.ndarray, n: int, where: str) -> np.ndarray:
     """(n,) or (n, splits) bool."""
     if not is_binary(mask) or mask.ndim not in (1, 2) or len(mask) != n or 0 in mask.shape:
@@ -145,14 +143,15 @@ def _mask(mask: np.ndarray, n: int, where: str) -> np.ndarray:
     return mask[:, 0] if mask.ndim == 2 and mask.shape[1] == 1 else mask
 
 
-PARTS = ("data", "indices", "indptr", "shape")
-ADJACENCY = ("adj_", "adj_matrix.", "adj.")
-ATTRIBUTES = ("attr_", "attr_matrix.", "attr.", "feature_", "features_", "features.")
-DENSE = ("attr_matrix", "features", "attr", "x")
-LABELS = ("labels", "label", "y")
-CLASS_NAMES = ("class_names", "idx_to_class")
-WANTED = frozenset(
-    [prefix + part for prefix in (*ADJACENCY, *ATTRIBUTES) for part in PARTS] + [*DENSE, *LABELS]
+_PARTS = ("data", "indices", "indptr", "shape")
+_ADJACENCY = ("adj_", "adj_matrix.", "adj.")
+_ATTRIBUTES = ("attr_", "attr_matrix.", "attr.", "feature_", "features_", "features.")
+_DENSE = ("attr_matrix", "features", "attr", "x")
+_LABELS = ("labels", "label", "y")
+_CLASS_NAMES = ("class_names", "idx_to_class")
+_WANTED = frozenset(
+    [prefix + part for prefix in (*_ADJACENCY, *_ATTRIBUTES) for part in _PARTS]
+    + [*_DENSE, *_LABELS]
 )
 
 
@@ -163,12 +162,12 @@ def read(path: Path, layout: Layout) -> Source:
     """
     where, names = str(path), npz_names(path)
     if "format" in names:
-        arrays = read_npz(path, frozenset((*PARTS, "format")), kinds=NUMBERS + TEXTS)
-        return _with_data(arcs_of(files.saved_csr(arrays, where), where, "npz"), layout, where)
+        arrays = read_npz(path, frozenset((*_PARTS, "format")), kinds=NUMBERS + TEXTS)
+        return arcs_of(files.saved_csr(arrays, where), where, "npz", layout)
     if {"edges", "node_features"} <= names:
         return _heterophilous(path, names, layout)
-    arrays = read_npz(path, WANTED)
-    adjacency = _prefix(arrays, ADJACENCY)
+    arrays = read_npz(path, _WANTED)
+    adjacency = _prefix(arrays, _ADJACENCY)
     if adjacency is None:
         found = ", ".join(files.quoted(name) for name in sorted(names)[:12]) or "nothing"
         raise UserError(
@@ -178,9 +177,14 @@ def read(path: Path, layout: Layout) -> Source:
             "arrays by --features and --labels, or call gcnmpi.graph.from_arrays",
         )
     matrix = files.csr_arrays(arrays, adjacency, where)
-    arcs = _with_data(arcs_of(matrix, f"{where}: {adjacency}data", "npz"), layout, where)
-    features, labels, class_names = _features(arrays, where), None, None
-    if name := _one(arrays, LABELS, where):
+    arcs = arcs_of(matrix, f"{where}: {adjacency}data", "npz", layout)
+    features, labels, class_names = None, None, None
+    if dense := _one(arrays, _DENSE, where):
+        features = files.finite_features(arrays[dense], f"{where}: {dense}")
+    elif sparse := _prefix(arrays, _ATTRIBUTES):
+        matrix = files.csr_arrays(arrays, sparse, where)
+        features = files.dense_features(matrix, f"{where}: {sparse.rstrip('_.')}")
+    if name := _one(arrays, _LABELS, where):
         labels, class_names = classes.class_labels(arrays[name], where, _class_names(path, names))
     for what, array in (("attributes", features), ("labels", labels)):
         if array is not None and len(array) != arcs.n:
@@ -188,40 +192,32 @@ def read(path: Path, layout: Layout) -> Source:
     return replace(arcs, features=features, labels=labels, class_names=class_names)
 
 
-def arcs_of(matrix: files.Csr, where: str, format: str) -> Source:
-    """Vertices, arcs and their weights out of a checked CSR matrix, row = source.
+def arcs_of(matrix: files.Csr, where: str, format: str, layout: Layout) -> Source:
+    """Vertices, arcs and their weights, or data, out of a checked CSR matrix, row = source.
 
     A UserError if it is not square, without vertices, or has an entry that is not finite.
     """
-    indptr, indices, data, (rows, columns) = matrix
-    if rows != columns:
-        raise UserError(f"{where}: the adjacency matrix is {rows} x {columns}, not square")
-    if rows == 0:
-        raise UserError(f"{where} holds a graph without vertices")
-    weights: np.ndarray | None = files.finite_weights(data, where)
-    if (data == 1).all():
+    indptr, indices, values, (rows, columns) = matrix
+    square = f"{where}: the adjacency matrix is {rows} x {columns}, not square"
+    require(rows == columns, square)
+    require(rows > 0, f"{where} holds a graph without vertices")
+    weights: np.ndarray | None = files.finite_weights(values, where)
+    if (values == 1).all():
         weights = None  # the format has no other way to say that a graph is unweighted
     degrees: np.ndarray = np.diff(indptr.astype(np.int64))
     source = np.repeat(np.arange(rows), degrees)
-    return Source(rows, source, indices, weights, format=format)
-
-
-def _with_data(arcs: Source, layout: Layout, where: str) -> Source:
-    """Arcs of which the weights may be a feature."""
-    data, weights, _ = pick({}, arcs.weights, layout.arc_features, layout.arc_label, where)
-    return replace(arcs, weights=weights, arc_data=data)
+    data, weights, _ = pick({}, weights, layout.arc_features, layout.arc_label, where)
+    return Source(rows, source, indices, weights, format=format, arc_data=data)
 
 
 def _heterophilous(path: Path, names: set[str], layout: Layout) -> Source:
     """A graph of Platonov et al. (2023): edges without a direction, each listed once; splits."""
     masks = {f"{name}_masks": f"{name}_mask" for name in MASKS}
     of_arcs = {name for name in names if name.startswith("edge_")}
-    arrays = read_npz(
-        path, frozenset({"edges", "node_features", "node_labels", *masks, *of_arcs} & names)
-    )
+    wanted = {"edges", "node_features", "node_labels", *masks, *of_arcs} & names
+    arrays = read_npz(path, frozenset(wanted))
     edges = arrays["edges"]
-    if edges.ndim != 2 or edges.shape[1] != 2:
-        raise UserError(f"{path}: edges is not (m, 2), but {edges.shape}")
+    require(edges.shape[1:] == (2,), f"{path}: edges is not (m, 2), but {edges.shape}")
     fields = {"edge_index": edges.T, "x": arrays["node_features"]}
     fields |= {"y": arrays["node_labels"]} if "node_labels" in arrays else {}
     fields |= {masks[name]: array.T for name, array in arrays.items() if name in masks}
@@ -229,17 +225,8 @@ def _heterophilous(path: Path, names: set[str], layout: Layout) -> Source:
     return replace(source_of(fields, str(path), "npz", layout, data), symmetric=True)
 
 
-def _features(arrays: dict[str, np.ndarray], where: str) -> np.ndarray | None:
-    if dense := _one(arrays, DENSE, where):
-        return files.finite_features(arrays[dense], f"{where}: {dense}")
-    if (sparse := _prefix(arrays, ATTRIBUTES)) is None:
-        return None
-    matrix = files.csr_arrays(arrays, sparse, where)
-    return files.dense_features(matrix, f"{where}: {sparse.rstrip('_.')}")
-
-
 def _class_names(path: Path, names: set[str]) -> np.ndarray | None:
-    for name in (name for name in CLASS_NAMES if name in names):
+    for name in (name for name in _CLASS_NAMES if name in names):
         with contextlib.suppress(UserError):  # a pickle: the numbers of the classes will do
             return read_npz(path, (name,), kinds=TEXTS)[name]
     return None

@@ -15,7 +15,7 @@ from partition.importing.readers.files import quoted
 from partition.resident import check_memory
 
 # Ids are looked up in a table if there is one for every so many numbers, and searched otherwise.
-TABLE_SPAN = 4
+_TABLE_SPAN = 4
 
 
 def number_vertices(
@@ -84,7 +84,7 @@ class Numbering:
         """The number of each id from the smallest on; None where they lie far apart."""
         assert self.ids is not None
         low, high = (int(self.ids.min()), int(self.ids.max())) if self.n else (0, 0)
-        if high - low >= TABLE_SPAN * self.n:
+        if high - low >= _TABLE_SPAN * self.n:
             return None
         table = np.empty(high - low + 1, np.int64)
         table[self.ids - low] = np.arange(self.n)

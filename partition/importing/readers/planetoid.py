@@ -11,11 +11,12 @@ Self-loops, which PyTorch Geometric drops, stay without ``--self-loops drop``.
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
 
-from partition.errors import UserError
+from partition.errors import UserError, require
 from partition.graph.graph import UNLABELLED
 from partition.importing.readers.files import (
     check_csr,
@@ -29,17 +30,17 @@ from partition.importing.readers.source import Layout, Source
 from partition.resident import check_memory
 from partition.tensor_files import pickles
 
-MATRICES = ("x", "y", "allx", "ally", "tx", "ty")
-VALIDATION = 500
+_MATRICES = ("x", "y", "allx", "ally", "tx", "ty")
+_VALIDATION = 500
 # SciPy has moved its modules; pickles keep the name of their day.
-NAMES = pickles.ARRAY_NAMES | {
+_NAMES = pickles.ARRAY_NAMES | {
     ("scipy.sparse.csr", "csr_matrix"): "matrix",
     ("scipy.sparse._csr", "csr_matrix"): "matrix",
     ("collections", "defaultdict"): pickles.DICT,
     ("__builtin__", "list"): "list",  # only ever an argument, of defaultdict
     ("builtins", "list"): "list",
 }
-MEANT = pickles.Meant(
+_MEANT = pickles.Meant(
     "a pickle of the planetoid format", "give the prefix of the eight files, such as DIR/ind.cora"
 )
 
@@ -53,35 +54,35 @@ def read(prefix: Path, layout: Layout) -> Source:
     added. A UserError if a file is missing, holds anything but plain arrays, or does not fit the
     others.
     """
-    files = {part: _file(prefix, part) for part in (*MATRICES, "graph", "test.index")}
+    files = {part: _file(prefix, part) for part in (*_MATRICES, "graph", "test.index")}
     test = _read_test_index(files["test.index"])
-    x, y, allx, ally, tx, ty = (_rows(files[part]) for part in MATRICES)
-    ntrain = len(y)
-    for features, labels, part in ((x, y, "x"), (allx, ally, "allx"), (tx, ty, "tx")):
-        if len(features) != len(labels):
-            raise UserError(f"{files[part]} has {len(features)} rows, its labels {len(labels)}")
-    if len(test) != len(tx):
-        raise UserError(f"{files['test.index']} names {len(test)} vertices, tx has {len(tx)} rows")
-    if tx.shape[1] != allx.shape[1] or ty.shape[1] != ally.shape[1]:
-        raise UserError(f"{files['tx']} and {files['allx']} differ in their columns")
-    if ntrain > len(ally):
-        raise UserError(f"{files['y']} has more rows than ally")
+    x, y, allx, ally, tx, ty = (_rows(files[part]) for part in _MATRICES)
+    ntrain, of_test = len(y), files["test.index"]
+    for part, rows, labels in (("x", x, y), ("allx", allx, ally), ("tx", tx, ty)):
+        told = f"{files[part]} has {len(rows)} rows, its labels {len(labels)}"
+        require(len(rows) == len(labels), told)
+    told = f"{of_test} names {len(test)} vertices, tx has {len(tx)} rows"
+    require(len(test) == len(tx), told)
+    same = tx.shape[1] == allx.shape[1] and ty.shape[1] == ally.shape[1]
+    require(same, f"{files['tx']} and {files['allx']} differ in their columns")
+    require(ntrain <= len(ally), f"{files['y']} has more rows than ally")
 
     # Test vertices come after all others, in the order of test.index, perhaps with gaps.
     n = max(len(allx), int(test.max()) + 1)
-    if test.min() < len(allx) or n - len(allx) > 2 * len(test):
-        raise UserError(
-            f"{files['test.index']}: vertices are not those after the {len(allx)} of allx"
-        )
+    after = test.min() >= len(allx) and n - len(allx) <= 2 * len(test)
+    require(after, f"{of_test}: vertices are not those after the {len(allx)} of allx")
     check_memory(8 * n * (allx.shape[1] + ally.shape[1]), f"{prefix}: features")
     features = np.zeros((n, allx.shape[1]), np.float32)
     onehot = np.zeros((n, ally.shape[1]))
     for array, known, last in ((features, allx, tx), (onehot, ally, ty)):
         array[: len(known)] = known
         array[test] = last
-    labels = _classes(onehot, prefix)
+    count = (onehot == 1).sum(axis=1)
+    single = not ((onehot != 0) & (onehot != 1)).any() and not (count > 1).any()
+    require(single, f"{prefix}: labels are not rows with a single 1")
+    labels = np.where(count == 1, onehot.argmax(axis=1), UNLABELLED).astype(np.int32)
 
-    train, val = np.arange(ntrain), np.arange(ntrain, min(ntrain + VALIDATION, len(allx)))
+    train, val = np.arange(ntrain), np.arange(ntrain, min(ntrain + _VALIDATION, len(allx)))
     masks = {
         name: np.isin(np.arange(n), vertices) & (labels != UNLABELLED)
         for name, vertices in (("train", train), ("val", val), ("test", test))
@@ -94,7 +95,7 @@ def read(prefix: Path, layout: Layout) -> Source:
 def _file(prefix: Path, part: str) -> Path:
     path = prefix.with_name(f"{prefix.name}.{part}")
     if not path.exists():
-        raise UserError(f"there is no file {path}", MEANT.hint)
+        raise UserError(f"there is no file {path}", _MEANT.hint)
     check_file(path)
     check_memory(3 * path.stat().st_size, f"{path}: its content")
     return path
@@ -102,29 +103,27 @@ def _file(prefix: Path, part: str) -> Path:
 
 def _content(path: Path) -> object:
     with read_errors(path):
-        return pickles.read_pickle(path.read_bytes(), path, NAMES, MEANT)
+        return pickles.read_pickle(path.read_bytes(), path, _NAMES, _MEANT)
 
 
 def _rows(path: Path) -> np.ndarray:
-    """A matrix, sparse or dense, as a dense array with two dimensions."""
-    matrix = _dense(_content(path), str(path))
-    if matrix.ndim != 2 or min(matrix.shape) < 1:
-        raise UserError(f"{path} holds no matrix but an array of shape {matrix.shape}")
+    """A matrix, sparse or dense, as a dense array with two dimensions, of a sparse one float32."""
+    value, where = _content(path), str(path)
+    if isinstance(value, pickles.Made) and value.word == "matrix":
+        held = value.state if isinstance(value.state, dict) else {}
+        parts = ("indptr", "indices", "data")
+        indptr, indices, data = (pickles.numpy_array(held.get(name), where) for name in parts)
+        match held.get("_shape"):
+            case (int(rows), int(columns)) if 0 <= rows < 2**63 and 0 <= columns < 2**63:
+                csr = check_csr((indptr, indices, data, (rows, columns)), where)
+                matrix = dense_features(csr, where)
+            case _:
+                raise UserError(f"{where} holds a CSR matrix without a shape")
+    else:
+        matrix = pickles.numpy_array(value, where)
+    fits = matrix.ndim == 2 and min(matrix.shape) >= 1
+    require(fits, f"{path} holds no matrix but an array of shape {matrix.shape}")
     return matrix
-
-
-def _dense(value: object, where: str) -> np.ndarray:
-    """An array or a CSR matrix of numbers as a dense array, of a matrix float32."""
-    if not (isinstance(value, pickles.Made) and value.word == "matrix"):
-        return pickles.numpy_array(value, where)
-    held = value.state if isinstance(value.state, dict) else {}
-    indptr, indices, data = (
-        pickles.numpy_array(held.get(name), where) for name in ("indptr", "indices", "data")
-    )
-    match held.get("_shape"):
-        case (int(rows), int(columns)) if 0 <= rows < 2**63 and 0 <= columns < 2**63:
-            return dense_features(check_csr((indptr, indices, data, (rows, columns)), where), where)
-    raise UserError(f"{where} holds a CSR matrix without a shape")
 
 
 def _integers(values: list[object], where: str) -> np.ndarray:
@@ -148,14 +147,6 @@ def _read_test_index(path: Path) -> np.ndarray:
     return test
 
 
-def _classes(onehot: np.ndarray, prefix: Path) -> np.ndarray:
-    """Column of the 1 of each row, −1 where there is none."""
-    count = (onehot == 1).sum(axis=1)
-    if ((onehot != 0) & (onehot != 1)).any() or (count > 1).any():
-        raise UserError(f"{prefix}: labels are not rows with a single 1")
-    return np.where(count == 1, onehot.argmax(axis=1), UNLABELLED).astype(np.int32)
-
-
 def _read_graph(path: Path, n: int) -> tuple[np.ndarray, np.ndarray]:
     """The arcs of the neighbour lists, and those that are missing for symmetry."""
     lists = _content(path)
@@ -166,9 +157,7 @@ def _read_graph(path: Path, n: int) -> tuple[np.ndarray, np.ndarray]:
     if sum(sizes) > path.stat().st_size:
         raise UserError(f"{path} holds more neighbours than a file of its size can")
     source = np.repeat(_integers(list(lists), str(path)), sizes)
-    target = _integers(
-        [vertex for neighbours in lists.values() for vertex in neighbours], str(path)
-    )
+    target = _integers([*itertools.chain(*lists.values())], str(path))
     for ends in (source, target):
         check_inside(ends, n, path)
     missing = np.setdiff1d(target * n + source, source * n + target)
