@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -154,7 +153,10 @@ def models() -> Result:
     for name, model in adding.MODELS.items():
         for tool in model.tools:
             options = {**model.options, **({} if missing[tool] else TOOLS.get(tool).options)}
-            table = {key: asdict(option) for key, option in options.items()}
+            shown = ("default", "help", "choices")
+            table = {
+                name: {key: getattr(one, key) for key in shown} for name, one in options.items()
+            }
             facts = {"model": name, "help": model.help, "tool": tool, "missing": missing[tool]}
             rows.append(facts | {"options": table})
     return Result(rows, tables.show_models)
