@@ -24,7 +24,7 @@ from partition.registry import resolved
 _EXIT_INTERRUPTED = 130
 _WORDS = "gcnmpi words"  # of the command, in the context
 # What a parameter is annotated with that is an option without more being said.
-_PLAIN = {int, float, str, bool, Path, type(None)}
+_PLAIN = (int, float, str, bool, Path, type(None))
 # Of a function that is, or becomes, a command.
 Decorator = Callable[[Callable[..., object]], Callable[..., object]]
 
@@ -128,26 +128,25 @@ def options_of(*kinds: Callable[..., object]) -> Decorator:
 
 
 def like(library: Callable[..., object], **more: Any) -> Decorator:
-    """For ``**options`` of a command: the parameters by keyword of a function that it calls.
+    """For ``**options`` of a command: the parameters with a default of a function that it calls.
 
-    They are options, with the types and defaults that they have there, as far as their types are
-    those of options, or ``more`` has one; but for those that the command has itself. Their help is
-    in its docstring.
+    They are options of the same types and defaults, as far as an option can have such a type or
+    ``more`` has another one; but for those that the command declares itself. Their help is in its
+    docstring.
     """
 
     def declare(function: Callable[..., object]) -> Callable[..., object]:
         signature, hints = inspect.signature(function), get_type_hints(library) | more
-        own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        *own, options = signature.parameters.values()
         shared = [
-            each
+            each.replace(kind=each.KEYWORD_ONLY)
             for name, each in inspect.signature(library).parameters.items()
-            if each.kind is each.KEYWORD_ONLY and name not in signature.parameters
-            if name in more or {*(get_args(hints[name]) or [hints[name]])} <= _PLAIN
+            if each.default is not each.empty and name not in signature.parameters
+            if name in more or all(one in _PLAIN for one in get_args(hints[name]) or [hints[name]])
         ]
-        first = [each for each in own if each.kind is not each.KEYWORD_ONLY]
-        parameters = [*first, *shared, *own[len(first) :]]
         function.__annotations__ |= {each.name: hints[each.name] for each in shared}
-        vars(function)["__signature__"] = signature.replace(parameters=parameters)
+        # ``**options`` stays, for what another function shares.
+        vars(function)["__signature__"] = signature.replace(parameters=[*own, *shared, options])
         return function
 
     return declare
@@ -161,7 +160,7 @@ def _declarations(what: Any) -> Iterator[Decorator]:
     forms = {name: (form, text) for name, form, text in entries}
     there = {each.name for each in getattr(what, "__click_params__", ())}
     for name, parameter in inspect.signature(what).parameters.items():
-        if name in there:
+        if name in there or parameter.kind is parameter.VAR_KEYWORD:
             continue
         if _is_group(hints[name]):
             yield options_of(hints[name])
@@ -264,10 +263,11 @@ class Commands(click.Group):
     def main(self, *args: Any, standalone_mode: bool = True, **more: Any) -> Any:
         """Read the command line and run the command; Ctrl-C ends it without a traceback."""
         refused: errors.UserError | None = None
+        run: Callable[..., Any] = super().main
         code: Any = errors.EXIT_USER_ERROR
         try:
             with errors.memory_errors(), errors.printing():
-                code = super().main(*args, standalone_mode=False, **more)
+                code = run(*args, standalone_mode=False, **more)
         except click.exceptions.NoArgsIsHelpError as error:
             click.echo(error.format_message(), err=True)
         except click.Abort:
