@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ import click
 from partition import commands
 from partition.backends import TOOLS
 from partition.backends.catalogue import AUTO, MODELS
-from partition.charts.paper import check_figures, save_figures
+from partition.charts.figures import check_figure, save_figures
 from partition.cli import common
 from partition.commands import Assignments, Result, command, like, parse_bytes
 from partition.errors import UserError, check_name
@@ -457,20 +458,16 @@ def compare(
     partitioning. In brackets are ratios to random rows.
     """
     if figures is not None:
-        check_figures(figures)
+        check_figure(figures / "figure.pdf")
     if page is not None:
         make_room_for(page)
     rows = comparison.compare(graph, names, direction)
-    if rows and (page is not None or figures is not None):
-        from partition.reporting.page import comparison_figures, write_comparison
+    if rows and page is not None:
+        comparison.write_comparison(page, graph, rows)
+    if rows and figures is not None:
+        save_figures(itertools.chain(*comparison.comparison_figures(graph, rows)), figures)
 
-        parts = comparison.metrics_of_parts(graph, rows)
-        if page is not None:
-            write_comparison(page, store.open_graph(graph, check=False).manifest, rows, parts)
-        if figures is not None:
-            save_figures(comparison_figures(rows, parts), figures)
-
-    def show(rows: list[dict[str, object]]) -> None:
+    def show(rows: list[dict[str, Any]]) -> None:
         if not rows:
             raise UserError(f"{graph} has no partitions", "make one: gcn-partition add")
         tables.show_comparison(rows)
