@@ -125,7 +125,7 @@ class Lines(_Common):
     @property
     def titles(self) -> tuple[str, str]:
         """The titles of the axes; logarithmic ones say so."""
-        log_x, log_y = (", log scale" * log for log in self.logarithmic)
+        log_x, log_y = (", log scale" if log else "" for log in self.logarithmic)
         return self.x_label + log_x, self.y_label + log_y
 
 
