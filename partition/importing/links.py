@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from partition import tensor_files
 from partition.errors import UserError
 from partition.graph.graph import MASKS, Graph
 from partition.graph.links import HELD_OUT, PairSet, identified, keys
@@ -31,7 +32,6 @@ from partition.importing.readers.numbering import positions
 from partition.importing.readers.source import Layout
 from partition.importing.tensors import host_array
 from partition.records import NUMBERS, TEXTS, map_npy, read_npz
-from partition.tensor_files import pickles, torch_zip
 
 VERTICES = ("positives", "negatives", "candidates", "both")  # arrays that hold ids of vertices
 
@@ -42,11 +42,11 @@ SUFFIXES = (
     *TORCH, ".npy", ".parquet",
     *(text + packed for text in (".csv", ".tsv", ".txt") for packed in ("", *COMPRESSED)),
 )  # fmt: skip
-MEANT = pickles.Meant(
+MEANT = tensor_files.Meant(
     "pairs of vertices in a file of torch",
     "torch.save({'edge': pairs, 'edge_neg': negatives}, FILE), tensors of shape (m, 2)",
 )
-NAMES = pyg.CACHES | pickles.ARRAY_NAMES
+NAMES = pyg.CACHES | tensor_files.ARRAY_NAMES
 TYPES = "head_type"
 # Arrays that are read, by their names in OGB and PyTorch Geometric.
 KNOWN = {
@@ -181,14 +181,14 @@ def _torch(path: Path, masks: int) -> tuple[list[Arrays], set[str]]:
     """The arrays of so many masks in a file of torch, and the names of those that are not read."""
     check_file(path)
     if not zipfile.is_zipfile(path):
-        content = torch_zip.read_old_torch(path, pyg.CLASSES, MEANT, NAMES)
+        content = tensor_files.read_old_torch(path, pyg.CLASSES, MEANT, NAMES)
         return _parts(content, None, path, masks)
-    with torch_zip.open_torch(path, pyg.CLASSES, MEANT, NAMES) as file:
+    with tensor_files.open_torch(path, pyg.CLASSES, MEANT, NAMES) as file:
         return _parts(file.content, file, path, masks)
 
 
 def _parts(
-    content: object, file: torch_zip.TorchFile | None, path: Path, masks: int
+    content: object, file: tensor_files.TorchFile | None, path: Path, masks: int
 ) -> tuple[list[Arrays], set[str]]:
     parts: list[object] = [content]
     if isinstance(content, dict) and {"train", "test"} <= content.keys():
@@ -210,9 +210,9 @@ def _parts(
                     f"{path} has vertices of several types, such as ogbl-biokg",
                     "number all vertices together, and give tables of pairs",
                 )
-            tensor = torch_zip.is_tensor(value)
+            tensor = tensor_files.is_tensor(value)
             if name not in KNOWN:
-                unread |= {name} if tensor or pickles.is_numpy_array(value) else set()
+                unread |= {name} if tensor or tensor_files.is_numpy_array(value) else set()
             elif tensor and file is None:
                 raise UserError(
                     f"{path} has tensors in a form older than torch 1.6",
@@ -221,7 +221,7 @@ def _parts(
             elif tensor and file is not None:
                 fields[name] = file.array(name, value)
             else:
-                fields[name] = pickles.numpy_array(value, f"{path}: {name}")
+                fields[name] = tensor_files.numpy_array(value, f"{path}: {name}")
         found.append(_named_pairs(fields, str(path)))
     return found, unread
 

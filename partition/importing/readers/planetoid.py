@@ -4,7 +4,7 @@ PREFIX.x .y (training), .allx .ally (all but the test vertices), .tx .ty (test),
 neighbour lists), .test.index (which vertices the rows of tx and ty are).
 
 Seven of them are pickles, of Python 2 as they were published, which hold dense arrays and CSR
-matrices: :mod:`partition.tensor_files.pickles` reads them without running anything that they name.
+matrices: :mod:`partition.tensor_files` reads them without running anything that they name.
 
 Self-loops, which PyTorch Geometric drops, stay without ``--self-loops drop``.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from partition import tensor_files
 from partition.errors import UserError
 from partition.graph.graph import UNLABELLED
 from partition.importing.readers.files import (
@@ -27,19 +28,18 @@ from partition.importing.readers.files import (
 )
 from partition.importing.readers.source import Layout, Source
 from partition.resident import check_memory
-from partition.tensor_files import pickles
 
 MATRICES = ("x", "y", "allx", "ally", "tx", "ty")
 VALIDATION = 500
 # SciPy has moved its modules; pickles keep the name of their day.
-NAMES = pickles.ARRAY_NAMES | {
+NAMES = tensor_files.ARRAY_NAMES | {
     ("scipy.sparse.csr", "csr_matrix"): "matrix",
     ("scipy.sparse._csr", "csr_matrix"): "matrix",
-    ("collections", "defaultdict"): pickles.DICT,
+    ("collections", "defaultdict"): tensor_files.DICT,
     ("__builtin__", "list"): "list",  # only ever an argument, of defaultdict
     ("builtins", "list"): "list",
 }
-MEANT = pickles.Meant(
+MEANT = tensor_files.Meant(
     "a pickle of the planetoid format", "give the prefix of the eight files, such as DIR/ind.cora"
 )
 
@@ -102,7 +102,7 @@ def _file(prefix: Path, part: str) -> Path:
 
 def _content(path: Path) -> object:
     with read_errors(path):
-        return pickles.read_pickle(path.read_bytes(), path, NAMES, MEANT)
+        return tensor_files.read_pickle(path.read_bytes(), path, NAMES, MEANT)
 
 
 def _rows(path: Path) -> np.ndarray:
@@ -115,11 +115,11 @@ def _rows(path: Path) -> np.ndarray:
 
 def _dense(value: object, where: str) -> np.ndarray:
     """An array or a CSR matrix of numbers as a dense array, of a matrix float32."""
-    if not (isinstance(value, pickles.Made) and value.word == "matrix"):
-        return pickles.numpy_array(value, where)
+    if not (isinstance(value, tensor_files.Made) and value.word == "matrix"):
+        return tensor_files.numpy_array(value, where)
     held = value.state if isinstance(value.state, dict) else {}
     indptr, indices, data = (
-        pickles.numpy_array(held.get(name), where) for name in ("indptr", "indices", "data")
+        tensor_files.numpy_array(held.get(name), where) for name in ("indptr", "indices", "data")
     )
     match held.get("_shape"):
         case (int(rows), int(columns)) if 0 <= rows < 2**63 and 0 <= columns < 2**63:

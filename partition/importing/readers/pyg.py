@@ -1,6 +1,6 @@
 """Files of PyTorch Geometric: ``data.pt`` of a dataset, and graphs that ``torch.save`` wrote.
 
-A pickle is a program. It is read by :mod:`partition.tensor_files.torch_zip` as data: the classes of
+A pickle is a program. It is read by :mod:`partition.tensor_files` as data: the classes of
 PyTorch Geometric stand for their attributes.
 """
 
@@ -20,8 +20,7 @@ from partition.importing.readers.npz import FIELDS, source_of, with_dense
 from partition.importing.readers.source import Layout, Source, TypedSource
 from partition.importing.readers.typed_tables import checked, typed_source_of
 from partition.importing.tensors import matrix_of
-from partition.tensor_files.pickles import DICT, Made, Meant
-from partition.tensor_files.torch_zip import INSTANCE, TorchFile, is_tensor, open_torch
+from partition.tensor_files import DICT, INSTANCE, Made, Meant, TorchFile, is_tensor, open_torch
 
 MODULE = "torch_geometric.data"
 CLASSES = {
