@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
+from partition import PYTHON
 from partition.errors import UserError, system_errors
 from partition.models import Description
 from partition.records import sweep, temporary_name, to_json
 from partition.registry import Settings, resolved
-from partition.startup import PYTHON
 
 _PR_SET_PDEATHSIG = 1
 

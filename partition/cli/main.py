@@ -12,6 +12,7 @@ import click
 from partition.backends import TOOLS
 from partition.cli import common
 from partition.commands import Commands, Result, command
+from partition.deadline import end_in_order
 from partition.errors import UserError, unknown_name
 from partition.graph import store
 from partition.graph.graph import Graph
@@ -20,7 +21,6 @@ from partition.graph.samples import list_samples, read_samples, remove_samples
 from partition.pipeline import adding
 from partition.pipeline.checking import check_folder
 from partition.reporting import tables
-from partition.signals import end_in_order
 
 ELSEWHERE = {
     "import": "partition.cli.importing:import_",

@@ -20,6 +20,7 @@ import numpy as np
 
 from partition.backends import TOOLS, Tool
 from partition.backends.catalogue import MODELS, all_options, settled
+from partition.deadline import at_once
 from partition.errors import UserError, require
 from partition.graph import metrics as measuring
 from partition.graph import store
@@ -33,7 +34,6 @@ from partition.pipeline.solving import check_balance, choose_tool, deadline_with
 from partition.refinement.objective import Objective
 from partition.registry import Settings
 from partition.resident import taken
-from partition.signals import at_once
 
 _MEASURES = {"rows": measuring.measure, "mixed": measuring.measure_mixed}  # of an exchange
 # The time that measuring takes, of rows and mixed, in both directions; and the most of a time

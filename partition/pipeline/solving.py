@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from partition.backends import HUGE, TOOLS, Tool
 from partition.backends.catalogue import MODELS, all_options, describe, unknown_model
 from partition.backends.process import TimeIsUp, in_files, run_each
-from partition.deadline import Deadline, deadline_for
+from partition.deadline import Deadline, at_once, deadline_for
 from partition.errors import UserError
 from partition.graph.graph import Graph
 from partition.graph.hashing import key
@@ -30,7 +30,6 @@ from partition.pipeline.nodes import join_parts, map_to_nodes, partition_nodes_f
 from partition.refinement.objective import OBJECTIVES, Objective
 from partition.registry import Settings
 from partition.resident import let_go
-from partition.signals import at_once
 
 _USUAL = Recipe()
 _UNSEEN = 3  # of the batches that partitions are compared by
