@@ -283,6 +283,10 @@ def _steps(*steps: str | float) -> str:
     return text
 
 
+def _path(kind: str, *steps: str | float) -> Markup:
+    return _tag("path", kind=kind, d=_steps(*steps))
+
+
 def _rounded(value: float) -> float | int:
     """A tenth of a pixel is enough."""
     rounded = round(float(value), 1)
@@ -297,11 +301,10 @@ def _lines(figure: Lines) -> Markup:
     for one in figure.series:
         if len(one.low):
             back = _curve(frame, one.x[::-1], one.low[::-1]).replace("M", "L", 1)
-            around = f"{_curve(frame, one.x, one.high)}{back}Z"
-            pieces.append(_tag("path", kind=f"band f{one.colour}", d=around))
+            there = _curve(frame, one.x, one.high)
+            pieces.append(_path(f"band f{one.colour}", there, back, "Z"))
     for one in figure.series:
-        curve = _curve(frame, one.x, one.y)
-        pieces.append(_tag("path", kind=f"line s{one.colour} d{one.dash}", d=curve))
+        pieces.append(_path(f"line s{one.colour} d{one.dash}", _curve(frame, one.x, one.y)))
         if figure.marks or len(one.x) == 1:
             pieces += [_dot(frame, one.colour, x, y) for x, y in zip(one.x, one.y, strict=True)]
         if one.marked is not None:
@@ -348,11 +351,11 @@ def _bars(figure: Bars) -> Markup:
             corner = frame.x(place + gap / 2), frame.y(low)
             bar = _steps("M", *corner, "h", width, "V", frame.y(high), "h", -width, "z")
             paths[own] = paths.get(own, "") + (bar if high > low else "")
-        pieces += [_tag("path", kind=f"f{own}", d=path) for own, path in paths.items()]
+        pieces += [_path(f"f{own}", path) for own, path in paths.items()]
         below = top
     if figure.mark is not None:
-        line = _steps("M", frame.x.start, frame.y(figure.mark[1]), "H", frame.x.end)
-        pieces.append(_tag("path", kind="mark", d=line))
+        y = frame.y(figure.mark[1])
+        pieces.append(_path("mark", "M", frame.x.start, y, "H", frame.x.end))
     middles = [frame.x(place + 0.5) for place in range(count)]
     pieces.append(_few_names(frame, middles, figure.ticks))
     tip = _tip(frame, figure.columns, list(figure.stacks), parts.tolist(), figure.y_label)
@@ -379,9 +382,8 @@ def _heat_map(figure: HeatMap) -> Markup:
         # Each colour lies over the paler ones: where cells are thinner than a pixel, none shows
         # what is behind all of them.
         path = "".join(_runs(levels >= level, [x(edge) for edge in edges], y))
-        pieces += [_tag("path", kind=f"q{level}", d=path)] if path else []
-    outline = _steps("M", left, _TOP, "H", x.end, "V", y.end, "H", left, "Z")
-    pieces.append(_tag("path", kind="axis", d=outline))
+        pieces += [_path(f"q{level}", path)] if path else []
+    pieces.append(_path("axis", "M", left, _TOP, "H", x.end, "V", y.end, "H", left, "Z"))
     for row in spread(rows, int(height // 14) or 1):
         pieces.append(_text(left - 5, y(row + 0.5) + 4, figure.row_ticks[row], "end"))
     below = _Frame(x, _Axis(0, 1, _TOP + height, _TOP))
@@ -448,9 +450,9 @@ def _grid(frame: _Frame, x: bool = True) -> Markup:
     pieces, ends = [], (frame.x.start, frame.x.end)
     for tick in frame.y.ticks:
         y = frame.y(tick)
-        pieces.append(_tag("path", kind="grid", d=_steps("M", ends[0], y, "H", ends[1])))
+        pieces.append(_path("grid", "M", ends[0], y, "H", ends[1]))
         pieces.append(_text(ends[0] - 5, y + 4, number(tick), "end"))
-    pieces.append(_tag("path", kind="axis", d=_steps("M", ends[0], frame.y.start, "H", ends[1])))
+    pieces.append(_path("axis", "M", ends[0], frame.y.start, "H", ends[1]))
     if x:
         pieces.append(_x_names(frame, {frame.x(tick): number(tick) for tick in frame.x.ticks}))
     return Markup("").join(pieces)
