@@ -22,21 +22,18 @@ from partition.pipeline import adding
 from partition.pipeline.checking import check_folder
 from partition.reporting import tables
 
+# Commands of modules that are imported once one of theirs is asked for.
+_MODULES = {
+    "importing": ("import_", "attach", "export", "synth"),
+    "partitions": (
+        "add", "refine", "export_model", "import_parts", "compare", "simulate_", "study_",
+    ),
+    "sets": ("pairs", "samples", "negatives"),
+}  # fmt: skip
 ELSEWHERE = {
-    "import": "partition.cli.importing:import_",
-    "attach": "partition.cli.importing:attach",
-    "add": "partition.cli.partitions:add",
-    "refine": "partition.cli.partitions:refine",
-    "export": "partition.cli.importing:export",
-    "export-model": "partition.cli.partitions:export_model",
-    "import-parts": "partition.cli.partitions:import_parts",
-    "compare": "partition.cli.partitions:compare",
-    "simulate": "partition.cli.partitions:simulate_",
-    "study": "partition.cli.partitions:study_",
-    "synth": "partition.cli.importing:synth",
-    "pairs": "partition.cli.sets:pairs",
-    "samples": "partition.cli.sets:samples",
-    "negatives": "partition.cli.sets:negatives",
+    name.strip("_").replace("_", "-"): f"partition.cli.{module}:{name}"
+    for module, names in _MODULES.items()
+    for name in names
 }
 
 
@@ -50,14 +47,13 @@ def info(graph: common.GraphFolder, name: str | None = None) -> Result:
         stored = store.open_graph(graph)
         partitions, pairs, samples = _contents(graph, stored.graph)
         facts = {"path": str(graph), "manifest": stored.manifest}
-        facts |= {"degrees": tables.degrees(stored.merged), "partitions": _described(partitions)}
+        facts |= {"degrees": tables.degrees(stored.merged), "partitions": _facts(partitions)}
         more = {"pairs": pairs, "samples": samples, "schema": tables.describe_schema(stored.graph)}
         facts |= {key: found for key, found in more.items() if found}
         return Result(facts, partial(tables.show_graph, stored, partitions))
     kind = _kind_of(graph, name)
     if kind == "samples":
-        one = tables.describe_samples(read_samples(graph, name))
-        return Result(one, tables.show_samples)
+        return Result(tables.describe_samples(read_samples(graph, name)), tables.show_samples)
     if kind == "pairs":
         described = tables.describe_pairs(read_pairs(graph, name), store.open_graph(graph).graph)
         return Result(described, tables.show_pairs)
@@ -78,7 +74,7 @@ def _contents(
     )
 
 
-def _described(partitions: Iterable[store.Partition]) -> list[dict[str, object]]:
+def _facts(partitions: Iterable[store.Partition]) -> list[dict[str, object]]:
     return [tables.describe_partition(partition, lists=False) for partition in partitions]
 
 
@@ -86,11 +82,7 @@ def _kind_of(graph: Path, name: str) -> str:
     """Of which kind a name is: "partition", "pairs" or "samples"; a UserError if of none."""
     partitions = store.list_partitions(graph)
     sets = {"pairs": list_pairs(graph), "samples": list_samples(graph)}
-    if (
-        name in partitions
-        or set(store.members(graph, name)) & set(partitions)
-        or not any(sets.values())
-    ):
+    if {name, *store.members(graph, name)} & {*partitions} or not any(sets.values()):
         return "partition"
     found = next((kind for kind, names in sets.items() if name in names), None)
     if found is None:
@@ -124,8 +116,8 @@ def list_(graph: common.GraphFolder) -> Result:
     """List the partitions of a graph, and its sets of pairs and of samples."""
     store.open_graph(graph, check=False)
     partitions, *sets = _contents(graph)
-    facts = [tables.describe_partition(partition, lists=False) for partition in partitions]
-    return Result([*facts, *itertools.chain(*sets)], lambda _: tables.show_list(partitions, *sets))
+    facts = [*_facts(partitions), *itertools.chain(*sets)]
+    return Result(facts, lambda _: tables.show_list(partitions, *sets))
 
 
 @command
@@ -133,16 +125,19 @@ def remove(graph: common.GraphFolder, names: common.Names) -> Result:
     """Delete partitions, and sets of pairs and of samples: of two of one name both."""
     store.open_graph(graph, check=False)
     kinds = {name: _kind_of(graph, name) for name in names}
-    of = [name for name, kind in kinds.items() if kind == "partition"]
-    partitions = [each for name in of for each in store.members(graph, name)]
-    store.remove_partition(graph, *partitions)
+    removed = [
+        each
+        for name, kind in kinds.items()
+        if kind == "partition"
+        for each in store.members(graph, name)
+    ]
+    store.remove_partition(graph, *removed)
     removing = {"pairs": remove_pairs, "samples": remove_samples}
     for name, kind in kinds.items():
         if kind in removing:
             removing[kind](graph, name)
-    removed = [*partitions, *(name for name in kinds if name not in of)]
-    line = f"removed {', '.join(removed)}"
-    return Result({"removed": removed}, line)
+            removed.append(name)
+    return Result({"removed": removed}, f"removed {', '.join(removed)}")
 
 
 @command

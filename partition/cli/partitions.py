@@ -388,19 +388,16 @@ def _show_added(partition: store.Partition) -> None:
     direction = partition.direction
     rows = partition.metrics[direction]
     click.echo(
-        f"{partition.name}: {partition.k} parts, volume {rows.volume:,} rows, "
-        f"max send {max(rows.send_rows):,}, imbalance {rows.imbalance:.4f}, "
-        f"{partition.seconds:.1f} s"
+        f"{partition.name}: {partition.k} parts, volume {rows.volume:,} rows, max send "
+        f"{max(rows.send_rows):,}, imbalance {rows.imbalance:.4f}, {partition.seconds:.1f} s"
     )
-    kinds = ("mixed exchange", partition.mixed), ("of means by relation", partition.by_relation)
-    for title, found in kinds:
-        if not found:
-            continue
-        mixed = found[direction]
-        click.echo(
-            f"  {title}: volume {mixed.volume:,} rows, {sum(mixed.send_sums or ()):,} of "
-            f"them partial sums, max send {max(mixed.send_rows):,}, imbalance {mixed.imbalance:.4f}"
-        )
+    kinds = {"mixed exchange": partition.mixed, "of means by relation": partition.by_relation}
+    for title, found in kinds.items():
+        if mixed := found.get(direction):
+            click.echo(
+                f"  {title}: volume {mixed.volume:,} rows, {sum(mixed.send_sums or ()):,} of them "
+                f"partial sums, max send {max(mixed.send_rows):,}, imbalance {mixed.imbalance:.4f}"
+            )
     if partition.nodes:
         traffic = partition.nodes[direction]
         click.echo(
@@ -427,16 +424,11 @@ def _parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
     """The options of ``--set OPTION=VALUE``."""
     hint = "gcn-partition models lists options"
     options = _parse_pairs("--set", "OPTION=VALUE", pairs, hint)
-    for key in options.keys() & _RESERVED:
-        own = f"--{key.replace('_', '-')}"
-        raise UserError(f"--set {key}=…: {key} has an option of its own, {own}")
+    own = {param.name for param in click.get_current_context().command.params} - {"objective"}
+    for key in options.keys() & {"path", "report", "working", *own}:
+        given = f"--{key.replace('_', '-')}"
+        raise UserError(f"--set {key}=…: {key} has an option of its own, {given}")
     return options
-
-
-_RESERVED = {
-    "model", "k", "imbalance", "seed", "name", "tool", "direction", "overwrite", "path", "balance",
-    "refine", "ranks_per_node", "mapping", "memory", "time_limit",
-}  # fmt: skip
 
 
 @command
