@@ -53,10 +53,10 @@ def info(graph: common.GraphFolder, name: str | None = None) -> Result:
         return Result(facts, partial(tables.show_graph, stored, partitions))
     kind = _kind_of(graph, name)
     if kind == "samples":
-        return Result(tables.describe_samples(read_samples(graph, name)), tables.show_samples)
+        return Result(tables.describe_samples(read_samples(graph, name)), tables.show_set)
     if kind == "pairs":
         described = tables.describe_pairs(read_pairs(graph, name), store.open_graph(graph).graph)
-        return Result(described, tables.show_pairs)
+        return Result(described, tables.show_set)
     found = [store.read_partition(graph, each) for each in store.members(graph, name)]
     return common.result_of(found, tables.show_partition)
 

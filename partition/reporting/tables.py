@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -230,15 +229,25 @@ def _number(value: Any) -> str:
     return f"{value:,.1f}" if value >= 10 else f"{value:.4f}"
 
 
-def _plain(value: object) -> str:
-    """A value of JSON as people read it."""
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_plain(item)}" for key, item in value.items()) or "-"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+def _plain(value: Any) -> str:
+    """A value of JSON as people read it; of a long list its first items."""
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:.6g}"
+        case [int(start), int(stop)]:  # a range of steps
+            return f"{start}:{stop}"
+        case list() | tuple():
+            more = ["…"] if len(value) > _MANY_COLUMNS else []
+            return ", ".join([*map(_plain, value[:_MANY_COLUMNS]), *more]) or "-"
+        case Mapping():
+            return ", ".join(f"{key} {_plain(item)}" for key, item in value.items()) or "-"
+    return str(value)
 
 
 def show_list(
@@ -277,38 +286,10 @@ def show_list(
         ] for one in samples)))  # fmt: skip
 
 
-def show_samples(one: _Facts) -> None:
-    """Print all about one set of samples, for ``info``."""
-    facts = [(key, one[key]) for key in ("steps", "columns", "target_columns", "dtype")]
-    for mask, some in one["ranges"].items():
-        facts += [(mask, ", ".join(f"{start}:{stop}" for start, stop in some[:_MANY_COLUMNS]))]
-    kinds = [f"state {place}" for place in range(one["columns"])]
-    kinds += [f"target {place}" for place in range(one["target_columns"])]
-    rows = zip(kinds, one["mean"], one["deviation"], one["unknown"], strict=True)
-    for kind, mean, deviation, unknown in itertools.islice(rows, _MANY_COLUMNS):
-        text = f"mean {mean:.6g}, deviation {deviation:.6g}, unknown {unknown:.2%}"
-        facts += [(f"{kind}, in training", text)]
-    _print(_facts(one["name"], [*facts, *((key, one[key]) for key in ("made", "id"))]))
-
-
-def show_pairs(one: _Facts) -> None:
-    """Print all about one set of pairs, for ``info``."""
-    facts: _Lines = []
-    for mask, size in one["positives"].items():
-        facts += [(mask, f"{size:,} pairs, {one['arcs'][mask]:,} of them arcs of the graph")]
-    for mask, size in one["negatives"].items():
-        of = "which belong to a pair each" if mask == "train" else "common to all pairs"
-        facts += [(f"{mask} negatives", f"{size:,}, {of}")]
-    ends = {"second": "second end", "both": "second end, or, half of them, of the first"}
-    for mask, size in one["candidates"].items():
-        facts += [(f"{mask} candidates", f"{size:,}, in place of the {ends[one['replaced']]}")]
-    for twin in one["twins"]:
-        turned = " turned round" if twin["turned"] else ""
-        text = f"{twin['other']}, the edges of {twin['relation']}{turned}"
-        facts += [("held out with", text if twin["other"] else "the other direction")]
-    facts += [(key, one[key]) for key in ("drawn", "relations") if one[key]]
-    facts += [(key, one[key]) for key in ("directed", "seed", "made", "id", "graph_id")]
-    _print(_facts(one["name"], facts))
+def show_set(one: _Facts) -> None:
+    """Print all about one set of pairs or of samples, for ``info``."""
+    rows = ((key, value) for key, value in one.items() if key not in ("name", "kind"))
+    _print(_facts(one["name"], rows))
 
 
 def show_graph(stored: StoredGraph, partitions: Sequence[Partition], info: _Facts) -> None:
