@@ -26,7 +26,7 @@ from partition.pipeline.portfolio import AIMS, LONGEST, SHORTEST, Network, add_b
 from partition.pipeline.solving import choose_tool, deadline_with_refinement
 from partition.records import make_room_for
 from partition.refinement.objective import OBJECTIVES, WEIGHTS, Objective
-from partition.reporting import comparison, simulate, tables
+from partition.reporting import comparison, tables
 
 _CONSTRAINTS = Annotated[
     str,
@@ -471,7 +471,7 @@ def compare(
 def simulate_(
     graph: common.GraphFolder,
     names: common.Names,
-    batches: simulate.MiniBatches,
+    batches: comparison.MiniBatches,
     *,
     direction: common.Direction = None,
 ) -> Result:
@@ -487,7 +487,7 @@ def simulate_(
     gcn-partition simulate G.graph hp-8 --sampler neighbor --relations --fanouts-of writes=15,10
     """
     with common.working("drawing mini-batches"):
-        facts = simulate.simulate(graph, names, direction=direction, **vars(batches))
+        facts = comparison.simulate(graph, names, direction=direction, **vars(batches))
     return Result(facts, tables.show_simulation)
 
 

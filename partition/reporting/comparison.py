@@ -1,4 +1,4 @@
-"""Partitions of a graph beside each other and beside random rows: rows, pages, whole studies."""
+"""Partitions of a graph beside each other: rows, pages, mini-batches, whole studies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from partition.charts.figures import COLUMNS, Bars, Figure, Lines, Points, Serie
 from partition.charts.numbers import number
 from partition.charts.page import Fact, Section, Table, write_page
 from partition.errors import UserError, shown
-from partition.graph import store
+from partition.graph import metrics, sampling, store
+from partition.graph.graph import training_rows
 from partition.graph.metrics import Metrics, measure
 from partition.pipeline.adding import REFINED, add_partition
 from partition.pipeline.balance import name_of_numbers
@@ -48,6 +49,10 @@ _TABLE = {
     "messages_avg": "messages avg",
     "max_send_messages": "messages max",
 }
+# Of the batches of a simulation.
+_FIGURES = ("volume", "max_send", "max_recv", "messages", "max_send_messages")
+_ITEMSIZE = 4  # bytes of a number of the features, in a run in float32
+_QUANTILES = {"min": 0.0, "q05": 0.05, "median": 0.5, "q95": 0.95, "max": 1.0}
 _RATIOS = ("volume", "max_send")
 _Rows = Sequence[Mapping[str, Any]]
 _Ratios = Mapping[str, float | None]
@@ -448,3 +453,162 @@ def _by_kind(rows: _Rows) -> dict[str, list[Mapping[str, Any]]]:
 
 def _ks(rows: _Rows) -> list[int]:
     return sorted({row["k"] for row in rows})
+
+
+@dataclass(frozen=True)
+class MiniBatches:
+    """The mini-batches that a simulation draws.
+
+    Attributes
+    ----------
+    sampler : vertex|neighbor|labor
+        vertex: the subgraph that uniformly drawn vertices induce; neighbor, labor: seed vertices
+        and some neighbours of each, layer by layer.
+    batch : NUMBER|SHARE%
+        Vertices in a mini-batch (neighbor: seeds), or their share of all vertices.
+    fanouts : F,F…
+        neighbor, labor: neighbours per vertex for each layer, that of the seeds first; -1: all.
+        [default: 10,10]
+    batches
+        Number of mini-batches.
+    seed
+        Seed of the mini-batches.
+    as_trained
+        The batches of a run with this train.seed, in their order; neighbor and labor draw seeds
+        among the training vertices.
+    cache_mb
+        With --as-trained: MB of input rows of others that each part keeps, as train.cache_mb.
+    relations
+        Those of networks that tell relations apart: neighbours are drawn from the arcs of each
+        relation.
+    fanouts_of : NAME=F,F…
+        neighbor, labor: the same, with fan-outs of this relation; may be repeated.
+    """
+
+    sampler: str = "vertex"
+    batch: str | int = "6%"
+    fanouts: str = ""
+    batches: int = 1000
+    seed: int = 0
+    as_trained: bool = False
+    cache_mb: float = 0.0
+    relations: bool = False
+    fanouts_of: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Refuse options that contradict each other."""
+        layered = sampling.SAMPLERS.get(self.sampler).layered
+        if self.batches < 1:
+            raise UserError(f"{self.batches} batches: draw at least one")
+        if self.cache_mb and not (self.as_trained and layered and self.cache_mb > 0):
+            raise UserError(
+                "--cache-mb: rows are kept in runs, for batches of seeds",
+                "a positive number, with --as-trained, and --sampler neighbor or labor",
+            )
+        if self.fanouts_of and not layered:
+            raise UserError(
+                f"--fanouts-of: --sampler {self.sampler} draws no neighbours",
+                "--sampler neighbor or labor",
+            )
+
+
+def simulate(
+    path: str | os.PathLike[str],
+    names: Sequence[str],
+    *,
+    direction: str | None = None,
+    **options: Any,
+) -> dict[str, object]:
+    """Draw mini-batches, the same for all partitions, and count what each exchanges.
+
+    The partitions are compared with the first one. ``options`` are fields of :class:`MiniBatches`.
+    Every batch is an independent draw, and none is one that a stochastic hypergraph was made of.
+    With ``as_trained`` they are the batches of a run with this seed, from its first epoch on, as it
+    counts them; then each part may keep ``cache_mb`` MB (2²⁰ bytes) of input rows of others, in
+    float32. With ``relations`` they are those of networks that tell relations apart: every arc is
+    an entry, and neighbours are drawn from those of each relation.
+
+    Returns
+    -------
+    dict
+        ``sampler``, ``batch`` (vertices), ``batches``, ``seed``, ``direction``, ``entries`` (mean
+        number of entries of M in a batch, without its diagonal, or of arcs), ``relations`` (whether
+        they are told apart) and ``partitions``, a list of dict with ``name``, ``model``, ``k``; for
+        each of ``_FIGURES``, which count rows and messages of one expand of every distinct pattern
+        of the batch, ``mean``, ``sd`` and quantiles; ``relative_volume``, the mean volume over that
+        of the first partition, and ``relative_error``, its standard error over batches (None for
+        the first, and over 0).
+    """
+    stored, wanted = store.open_graph(path), MiniBatches(**options)
+    direction, by_relation = stored.direction(direction), wanted.relations or wanted.fanouts_of
+    wanted.check()
+    if not names:
+        raise UserError("no partition is named", "gcn-partition list shows what there is")
+    relations = stored.graph.relations if by_relation else ()
+    if by_relation and not relations:
+        raise UserError(f"{path} has no relations", "leave out --relations and --fanouts-of")
+    graph = stored.graph if relations else stored.merged
+    seeds, many, stream = None, graph.n, sampling.SIMULATION
+    if wanted.as_trained:
+        stream = sampling.TRAINING
+        if sampling.SAMPLERS.get(wanted.sampler).layered:
+            trained = training_rows(graph)
+            seeds = np.arange(graph.n) if trained is None else np.flatnonzero(trained)
+            many = len(seeds)
+    seed = sampling.stream_seed(wanted.seed, stream)
+    sampler = sampling.make_sampler(wanted.sampler, many, wanted.batch, seed, wanted.fanouts)
+    fanouts = ";".join(wanted.fanouts_of)
+    sampler = sampling.by_relation(sampler, graph.n, relations, fanouts, "--fanouts-of")
+    named = [store.member(path, name) for name in dict.fromkeys(names)]
+    partitions = [store.read_partition(path, name) for name in named]
+
+    side = sampling.sides(graph, direction, sampler.side, bool(relations))
+    sizes = stored.manifest.inputs, stored.manifest.feature_entries, graph.n, _ITEMSIZE
+    most = metrics.rows_within(wanted.cache_mb, *sizes)
+    seen = metrics.observe(sampler, side, seeds) if most else []
+    kept = [
+        metrics.kept_pairs(seen, one.parts, one.k, most) if most else None for one in partitions
+    ]
+    figures = np.zeros((len(partitions), len(_FIGURES), wanted.batches), np.int64)
+    entries = 0
+    for i in range(wanted.batches):
+        # The first batches of epochs are independent draws of whole size; a run counts from 1.
+        place = (i, 0)
+        if wanted.as_trained:
+            epoch, batch = divmod(i, sampler.batches)
+            place = (epoch + 1, batch)
+        drawn = metrics.draw_batch(sampler, side, *place, seeds)
+        entries += sum(len(pattern.rows) for pattern in drawn.patterns)
+        for counted, one, rows in zip(figures, partitions, kept, strict=True):
+            for layer in metrics.measure_batch(drawn, one.parts, one.k, direction, rows):
+                counted[:, i] += (
+                    layer.volume, max(layer.send_rows), max(layer.recv_rows),
+                    layer.messages, max(layer.send_messages),
+                )  # fmt: skip
+    described = []
+    for one, counted in zip(partitions, figures, strict=True):
+        facts = {key: getattr(one, key) for key in ("name", "model", "k")}
+        facts |= {key: _spread(of) for key, of in zip(_FIGURES, counted, strict=True)}
+        described.append(facts | _over(counted[0], figures[0][0], one is partitions[0]))
+    return {
+        "sampler": wanted.sampler, "batches": wanted.batches, "seed": wanted.seed,
+        "batch": sampler.size, "fanouts": list(sampler.fanouts), "direction": direction,
+        "entries": entries / wanted.batches, "relations": bool(relations), "partitions": described,
+    }  # fmt: skip
+
+
+def _spread(values: np.ndarray) -> dict[str, float]:
+    facts = {"mean": float(values.mean()), "sd": float(values.std(ddof=min(1, len(values) - 1)))}
+    quantiles = np.quantile(values, list(_QUANTILES.values()))
+    return facts | dict(zip(_QUANTILES, quantiles.tolist(), strict=True))
+
+
+def _over(volume: np.ndarray, first: np.ndarray, same: bool) -> dict[str, float | None]:
+    """Ratio of the mean volumes, and its standard error: both see the same batches."""
+    mean = first.mean()
+    if same or mean == 0:
+        return {"relative_volume": 1.0 if same else None, "relative_error": None}
+    ratio = volume.mean() / mean
+    # The first-order (delta) variance of a ratio of paired means.
+    error = np.sqrt(((volume - ratio * first) ** 2).sum()) / len(volume) / mean
+    return {"relative_volume": float(ratio), "relative_error": float(error)}
