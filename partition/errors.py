@@ -59,8 +59,8 @@ def system_errors(what: str, hint: str | None = None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def called(temporary: os.PathLike[str], path: os.PathLike[str]) -> Iterator[None]:
-    """Have errors of what is written under a temporary name tell the path that it will get."""
+def report_as(temporary: os.PathLike[str], path: os.PathLike[str]) -> Iterator[None]:
+    """In error messages, replace a temporary name by the path that the file will get."""
     try:
         yield
     except UserError as error:

@@ -25,7 +25,7 @@ from typing import IO, Annotated, Any
 import msgspec
 import numpy as np
 
-from partition.errors import UserError, called, require, shortened, shown, system_errors
+from partition.errors import UserError, report_as, require, shortened, shown, system_errors
 from partition.locks import check_outside_graphs, process_is_dead, process_space
 from partition.resident import check_memory
 
@@ -133,7 +133,7 @@ def atomic_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> I
             path.parent.mkdir(parents=True, exist_ok=True)
             sweep(path.parent)
             temporary.mkdir()
-            with called(temporary, path):
+            with report_as(temporary, path):
                 yield temporary
             sync_folder(temporary)
             if overwrite and os.path.lexists(path):
