@@ -164,13 +164,16 @@ class _VertexData:
         if len(of_all) > 1 or (of_all and of_types):
             hint = "once, or TYPE=FILE for each type of vertices"
             raise UserError("--features is given twice", hint)
+        rule = None
+        if split is not None:
+            rule = RandomSplit(split, 1 if splits is None else splits, self.seed)
         masks = {mask: found.pop(f"{mask}_mask") for mask in MASKS}
         return found | {
             "features": of_all[0] if of_all else None,
             "type_features": of_types,
             "masks": {mask: file for mask, file in masks.items() if file is not None},
             "missing_labels": found.pop("missing_label"),
-            "split": None if split is None else RandomSplit(split, splits or 1, self.seed),
+            "split": rule,
         }
 
 
