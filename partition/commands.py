@@ -86,8 +86,9 @@ def command(function: Callable[..., object]) -> click.Command:
     Positional parameters are arguments. Parameters by keyword, and fields of a parameter that is a
     dataclass, are options: of the type and with the default that they have there. Type, or further
     arguments of :class:`click.Option`, may be said by ``Annotated``: ``also`` is added to the help,
-    ``names`` are how it is written. Options that decorators of click have declared stay. Where the
-    function returns a :class:`Result`, the command has ``--json``.
+    ``names`` are how it is written. Options that decorators of click have declared stay; those of
+    :func:`like` are added. Where the function returns a :class:`Result`, the command has
+    ``--json``.
 
     The docstring is the help. In its section Parameters (of a dataclass: Attributes) stands behind
     the colon how an option is written where that is not ``--name``, and its metavar; examples come

@@ -23,10 +23,7 @@ from partition.errors import UserError, shown
 from partition.graph import metrics, sampling, store
 from partition.graph.graph import training_rows
 from partition.graph.metrics import Metrics, measure
-from partition.pipeline.adding import REFINED, add_partition
-from partition.pipeline.balance import name_of_numbers
-from partition.pipeline.portfolio import add_best
-from partition.pipeline.solving import make_parts
+from partition.pipeline import adding, balance, portfolio, solving
 from partition.records import atomic_file
 from partition.refinement.objective import Objective
 
@@ -90,7 +87,7 @@ def compare(
             summary = _summary(partition, partition.metrics, direction)
             baselines.setdefault(partition.k, (partition.name, summary))
     for k in {partition.k for partition in wanted} - baselines.keys():
-        parts = make_parts(stored.merged, _BASELINE, k)
+        parts = solving.make_parts(stored.merged, _BASELINE, k)
         summary = measure(stored.merged, parts, k, direction).summary()
         baselines[k] = "rp, seed 0, computed", summary
 
@@ -148,11 +145,11 @@ class StudyRecipe:
 
 def parse_recipe(text: str) -> StudyRecipe:
     """A recipe from ``MODEL[:OPTION=VALUE,…][+refined]``; names are checked when it is made."""
-    body = text.removesuffix(REFINED)
+    body = text.removesuffix(adding.REFINED)
     model, colon, rest = body.partition(":")
     pairs = [pair.partition("=") for pair in rest.split(",")] if colon else []
     if not model.isalnum() or any(not key.isidentifier() or not value for key, _, value in pairs):
-        form = f"MODEL, MODEL:OPTION=VALUE,…, with or without {REFINED}"
+        form = f"MODEL, MODEL:OPTION=VALUE,…, with or without {adding.REFINED}"
         raise UserError(f"{text!r} is not a recipe", form)
     options = {key: value for key, _, value in pairs}
     if len(options) < len(pairs):
@@ -189,12 +186,13 @@ def study(
     for path in graphs:
         stored = store.open_graph(path)
         towards = stored.direction(direction)
+        ending = balance.name_of_numbers(imbalance, seed)
+        if towards != stored.manifest.direction:
+            ending += f"-{towards}"
         for k in ks:
             labels = {}
             for recipe in recipes:
-                name = f"{re.sub('[:,]', '.', recipe.label)}-{k}{name_of_numbers(imbalance, seed)}"
-                if towards != stored.manifest.direction:
-                    name += f"-{towards}"
+                name = f"{re.sub('[:,]', '.', recipe.label)}-{k}{ending}"
                 labels[name] = recipe.label
                 if not store.has_partition(path, name):
                     report(f"{stored.manifest.name}: {name}")
@@ -224,11 +222,11 @@ def _make(
             raise UserError(f"{recipe.label!r}: time_limit=SECONDS, a positive number")
     if recipe.model != AUTO:
         refine = Objective() if recipe.refined else None
-        add_partition(path, recipe.model, k, refine=refine, **common, **options)
+        adding.add_partition(path, recipe.model, k, refine=refine, **common, **options)
     elif options or recipe.refined:
         raise UserError(f"{recipe.label!r}: the one option of auto here is time_limit=SECONDS")
     else:
-        add_best(path, k, exchange="rows", **common)
+        portfolio.add_best(path, k, exchange="rows", **common)
 
 
 def table(rows: _Rows) -> str:
