@@ -271,7 +271,9 @@ class Commands(click.Group):
                 code = run(*args, standalone_mode=False, **more)
         except click.exceptions.NoArgsIsHelpError as error:
             click.echo(error.format_message(), err=True)
-        except click.Abort:
+        except click.Abort as error:
+            if not isinstance(error.__cause__, KeyboardInterrupt):
+                raise
             click.echo("interrupted", err=True)
             code = _EXIT_INTERRUPTED
         except click.ClickException as error:

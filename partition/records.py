@@ -1,4 +1,4 @@
-"""Files: JSON lines, files and folders written whole or not at all, npy and npz of anybody's."""
+"""Files: JSON lines, files and folders written whole or not at all, untrusted npy and npz."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def sync_folder(path: str | os.PathLike[str]) -> None:
 
 
 def open_regular(path: str | os.PathLike[str]) -> IO[bytes]:
-    """Open a file of anybody's for reading; never a pipe or a device, which may have no end."""
+    """Open an untrusted file for reading; pipes and devices, which may have no end, are refused."""
     # Without O_NONBLOCK, opening a pipe waits for who writes to it.
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(file).st_mode):
