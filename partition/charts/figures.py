@@ -362,15 +362,19 @@ def check_figure(file: str | os.PathLike[str]) -> None:
     """
     if Path(file).suffix.lower() not in _FORMATS:
         raise UserError(f"{file} is not a name for a figure", f"it ends in {', '.join(_FORMATS)}")
-    _matplotlib()
+    new_figure(1, 1)  # refused without matplotlib
     make_room_for(file)
 
 
 def new_figure(width: float, height: float) -> Canvas:
     """An empty matplotlib figure of so many inches, which needs no screen."""
-    figure_class, canvas = _matplotlib()
-    figure = figure_class(figsize=(width, height), layout="constrained")
-    canvas(figure)
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise UserError("figures need matplotlib", installing("plots")) from error
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
     return figure
 
 
@@ -379,12 +383,3 @@ def save_figure(figure: Canvas, file: str | os.PathLike[str]) -> None:
     check_figure(file)
     with atomic_file(file) as out:
         figure.savefig(out, dpi=160, format=Path(file).suffix[1:].lower())
-
-
-def _matplotlib() -> tuple[Callable[..., Canvas], Callable[[Canvas], object]]:
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise UserError("figures need matplotlib", installing("plots")) from error
-    return Figure, FigureCanvasAgg
