@@ -1,4 +1,4 @@
-from partition.startup import leave_working_directory
+from partition import leave_working_directory
 
 if __name__ == "__main__":
     leave_working_directory()  # before anything else is imported

@@ -21,7 +21,10 @@ from partition import errors
 from partition.records import to_json
 from partition.registry import resolved
 
-EXIT_INTERRUPTED = 130
+_EXIT_INTERRUPTED = 130
+_WORDS = "gcnmpi words"  # of the command, in the context
+# What a parameter is annotated with that is an option without more being said.
+_PLAIN = (int, float, str, bool, Path, type(None))
 # Of a function that is, or becomes, a command.
 Decorator = Callable[[Callable[..., object]], Callable[..., object]]
 
@@ -83,8 +86,9 @@ def command(function: Callable[..., object]) -> click.Command:
     Positional parameters are arguments. Parameters by keyword, and fields of a parameter that is a
     dataclass, are options: of the type and with the default that they have there. Type, or further
     arguments of :class:`click.Option`, may be said by ``Annotated``: ``also`` is added to the help,
-    ``names`` are how it is written. Options that decorators of click have declared stay. Where the
-    function returns a :class:`Result`, the command has ``--json``.
+    ``names`` are how it is written. Options that decorators of click have declared stay; those of
+    :func:`like` are added. Where the function returns a :class:`Result`, the command has
+    ``--json``.
 
     The docstring is the help. In its section Parameters (of a dataclass: Attributes) stands behind
     the colon how an option is written where that is not ``--name``, and its metavar; examples come
@@ -107,19 +111,43 @@ def command(function: Callable[..., object]) -> click.Command:
 
     if shows:
         option("--json as_json", "Print one JSON value and nothing else.", is_flag=True)(run)
-    for declare in reversed([*_declarations(function)]):
-        declare(run)
+    options_of(function)(run)
     name = function.__name__.strip("_").replace("_", "-")
     epilog = f"\b\nExamples:\n{textwrap.indent(examples, '  ')}" if examples else None
     return click.command(name, help=text, epilog=epilog)(run)
 
 
-def options_of(*kinds: type) -> Decorator:
+def options_of(*kinds: Callable[..., object]) -> Decorator:
     """The fields of dataclasses as options of a command, which gets each by its name."""
 
     def declare(function: Callable[..., object]) -> Callable[..., object]:
         for each in reversed([one for kind in kinds for one in _declarations(kind)]):
             function = each(function)
+        return function
+
+    return declare
+
+
+def like(library: Callable[..., object], **more: Any) -> Decorator:
+    """For ``**options`` of a command: the parameters with a default of a function that it calls.
+
+    They are options of the same types and defaults, as far as an option can have such a type or
+    ``more`` has another one; but for those that the command declares itself. Their help is in its
+    docstring.
+    """
+
+    def declare(function: Callable[..., object]) -> Callable[..., object]:
+        signature, hints = inspect.signature(function), get_type_hints(library) | more
+        *own, options = signature.parameters.values()
+        shared = [
+            each.replace(kind=each.KEYWORD_ONLY)
+            for name, each in inspect.signature(library).parameters.items()
+            if each.default is not each.empty and name not in signature.parameters
+            if name in more or all(one in _PLAIN for one in get_args(hints[name]) or [hints[name]])
+        ]
+        function.__annotations__ |= {each.name: hints[each.name] for each in shared}
+        # ``**options`` stays, for what another function shares.
+        vars(function)["__signature__"] = signature.replace(parameters=[*own, *shared, options])
         return function
 
     return declare
@@ -133,18 +161,19 @@ def _declarations(what: Any) -> Iterator[Decorator]:
     forms = {name: (form, text) for name, form, text in entries}
     there = {each.name for each in getattr(what, "__click_params__", ())}
     for name, parameter in inspect.signature(what).parameters.items():
-        if name in there:
+        if name in there or parameter.kind is parameter.VAR_KEYWORD:
             continue
         if _is_group(hints[name]):
             yield options_of(hints[name])
             continue
         form, text = forms.get(name, ("", ""))
-        required, default = parameter.default is parameter.empty, parameter.default
-        default = None if required else default
-        metavar = " ".join(word for word in form.split() if word[0] != "-")
-        more = _typed(hints[name]) | ({"metavar": metavar} if metavar else {})
+        default = parameter.default
         # An option whose default is said to be None is never missing.
-        more |= {"required": True} if required else {"default": default}
+        more: dict[str, Any] = {"default": default}
+        if default is parameter.empty:
+            default, more = None, {"required": True}
+        metavar = " ".join(word for word in form.split() if word[0] != "-")
+        more |= _typed(hints[name]) | ({"metavar": metavar} if metavar else {})
         if parameter.kind is not parameter.KEYWORD_ONLY and not isinstance(what, type):
             yield click.argument(name, nargs=-1 if more.pop("multiple", False) else 1, **more)
             continue
@@ -187,11 +216,9 @@ def _sections(what: Any) -> tuple[str, str, str]:
 
 
 figures_option = path_option(
-    "--figures",
-    "DIR",
-    "Write every figure of that page into DIR, for papers: .pdf and .png.",
+    "--figures", "DIR", "Write every figure of that page into DIR, for papers: .pdf and .png.",
     file_okay=False,
-)
+)  # fmt: skip
 
 
 def page_option(text: str) -> Decorator:
@@ -234,40 +261,32 @@ class Commands(click.Group):
             self.add_command(resolved(self._elsewhere[cmd_name]), cmd_name)
         return super().get_command(ctx, cmd_name)
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        **more: Any,
-    ) -> Any:
-        """Read the command line and run the command."""
+    def main(self, *args: Any, standalone_mode: bool = True, **more: Any) -> Any:
+        """Read the command line and run the command; Ctrl-C ends it without a traceback."""
+        refused: errors.UserError | None = None
+        run: Callable[..., Any] = super().main
+        code: Any = errors.EXIT_USER_ERROR
         try:
-            try:
-                with errors.memory_errors(), errors.printing():
-                    code = super().main(args, prog_name, complete_var, False, **more)
-            except click.exceptions.NoArgsIsHelpError as error:
-                click.echo(error.format_message(), err=True)
-                code = errors.EXIT_USER_ERROR
-            except click.ClickException as error:
-                raise _as_user_error(error, prog_name or "it") from error
-        except errors.UserError as error:
-            if not standalone_mode:
+            with errors.memory_errors(), errors.printing():
+                code = run(*args, standalone_mode=False, **more)
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.format_message(), err=True)
+        except click.Abort as error:
+            if not isinstance(error.__cause__, KeyboardInterrupt):
                 raise
-            click.echo(f"error: {error}", err=True)
-            code = errors.EXIT_USER_ERROR
-        if standalone_mode:
-            sys.exit(code if isinstance(code, int) else 0)
-        return code
-
-    def invoke(self, ctx: click.Context) -> object:
-        """Run the command; Ctrl-C ends it without a traceback."""
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
             click.echo("interrupted", err=True)
-            raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+            code = _EXIT_INTERRUPTED
+        except click.ClickException as error:
+            refused = _as_user_error(error, more.get("prog_name") or "it")
+        except errors.UserError as error:
+            refused = error
+        if not standalone_mode:
+            if refused is not None:
+                raise refused
+            return code
+        if refused is not None:
+            click.echo(f"error: {refused}", err=True)
+        sys.exit(code if isinstance(code, int) else 0)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -283,61 +302,54 @@ class Commands(click.Group):
 class Assignments(click.Option):
     """An option such as ``--set KEY=VALUE``, which may be repeated.
 
-    ``keys`` gives the names of all keys; it is asked only where something is wrong.
+    ``keys`` gives the names of all keys; it is asked only where something is wrong. ``spelled`` is
+    the option as it is written.
     """
 
     def __init__(self, *args: Any, keys: Callable[[], Iterable[str]], **more: Any) -> None:
         super().__init__(*args, **more | {"multiple": True})
-        self.keys = keys
+        self.keys, self.spelled = keys, _spelled(self)
 
     def shell_complete(
         self, ctx: click.Context, incomplete: str
     ) -> list[click.shell_completion.CompletionItem]:
         """The keys that a word begins, for the completion of a shell."""
-        if "=" in incomplete:
-            return []
-        found = sorted(f"{key}=" for key in self.keys() if key.startswith(incomplete))
-        return [click.shell_completion.CompletionItem(key) for key in found]
+        keys = [] if "=" in incomplete else sorted(self.keys())
+        found = [key for key in keys if key.startswith(incomplete)]
+        return [click.shell_completion.CompletionItem(f"{key}=") for key in found]
 
-    @property
-    def spelled(self) -> str:
-        """The option as it is written."""
-        return max(self.opts, key=len)
+
+def _spelled(option: click.Parameter) -> str:
+    """An option as it is written, in full."""
+    return max(option.opts, key=len)
 
 
 def _as_user_error(error: click.ClickException, program: str) -> errors.UserError:
     """A mistake that click found, as all others are told, with what may be meant."""
     context = getattr(error, "ctx", None)
+    message = error.format_message().rstrip(".")
     if context is None:
-        return errors.UserError(error.format_message().rstrip("."), f"see {program} --help")
-    words = context.meta.get(_WORDS, [])
-    for option, text, value in _unassigned(context.command, words):
-        form = f"{option.spelled} {text!r} is not of the form {option.metavar}"
-        return errors.UserError(form, f"{option.spelled} {text}={value}")
-    help_ = f"see {context.command_path} --help"
-    if isinstance(error, click.NoSuchOption):
-        name = error.option_name
-        meant = _meant_by(context.command, name, words)
-        return errors.UserError(f"{context.command_path} has no option {name}", meant or help_)
-    return errors.UserError(error.format_message().rstrip("."), _form_of(error, context) or help_)
-
-
-def _unassigned(
-    command: click.Command, words: Sequence[str]
-) -> Iterator[tuple[Assignments, str, str]]:
-    """Options with a key and no value, followed by the value as a word of its own."""
-    options = {opt: option for option in _assignments(command) for opt in option.opts}
+        return errors.UserError(message, f"see {program} --help")
+    words, command = context.meta.get(_WORDS, []), context.command
+    settings = [option for option in command.params if isinstance(option, Assignments)]
+    settings.sort(key=lambda option: option.spelled != "--set")
+    # An option with a key and no value, followed by the value as a word of its own.
     for word, text, value in zip(words, words[1:], words[2:], strict=False):
-        if word in options and "=" not in text and not value.startswith("-"):
-            yield options[word], text, value
+        for option in (each for each in settings if word in each.opts):
+            if "=" not in text and not value.startswith("-"):
+                form = f"{option.spelled} {text!r} is not of the form {option.metavar}"
+                return errors.UserError(form, f"{option.spelled} {text}={value}")
+    if isinstance(error, click.NoSuchOption):
+        message = f"{context.command_path} has no option {error.option_name}"
+        hint = _meant_by(command, settings, error.option_name, words)
+    else:
+        hint = _form_of(error, context)
+    return errors.UserError(message, hint or f"see {context.command_path} --help")
 
 
-def _assignments(command: click.Command) -> list[Assignments]:
-    found = [option for option in command.params if isinstance(option, Assignments)]
-    return sorted(found, key=lambda option: option.spelled != "--set")
-
-
-def _meant_by(command: click.Command, given: str, words: Sequence[str]) -> str | None:
+def _meant_by(
+    command: click.Command, settings: Sequence[Assignments], given: str, words: Sequence[str]
+) -> str | None:
     """The option, or the key of an :class:`Assignments`, that an unknown option may stand for."""
     name = given.lstrip("-").replace("-", "_")
     options = {
@@ -347,29 +359,26 @@ def _meant_by(command: click.Command, given: str, words: Sequence[str]) -> str |
         for opt in (*param.opts, *param.secondary_opts)
         if opt.startswith("--")
     }
-    value, found = _value_of(given, words), _assignments(command)
-    for setting in found:
+    value = "VALUE"  # which the option is followed by
+    for word, following in itertools.zip_longest(words, words[1:], fillvalue="-"):
+        if word.startswith(f"{given}="):
+            value = word.removeprefix(f"{given}=")
+            break
+        if word == given and not re.match(r"-(?![\d.])", following):
+            value = following
+            break
+    for setting in settings:
         keys = list(setting.keys())
         if value.partition("=")[0] in keys and name not in options:  # --grid train.lr=0.1,0.2
-            return f"{found[-1].spelled} {value}"
+            return f"{settings[-1].spelled} {value}"
         meant = [key for key in errors.meant_keys(name, keys) if key in keys]
         near = errors.nearest(name, [*options, *(key.rpartition(".")[2] for key in meant)])
         if meant and near not in options:
             # Several values may be a list, or what is to be tried.
-            spelled = [each.spelled for each in (found if "," in value else [setting])]
+            spelled = [each.spelled for each in (settings if "," in value else [setting])]
             return " or ".join(f"{one} {key}={value}" for one in spelled for key in meant)
     near = errors.nearest(name, options)
     return f"did you mean {options[near]}?" if near else None
-
-
-def _value_of(given: str, words: Sequence[str]) -> str:
-    """The value that a word is followed by."""
-    for word, following in itertools.zip_longest(words, words[1:], fillvalue="-"):
-        if word.startswith(f"{given}="):
-            return word.removeprefix(f"{given}=")
-        if word == given and not re.match(r"-(?![\d.])", following):
-            return following
-    return "VALUE"
 
 
 def _form_of(error: click.ClickException, context: click.Context) -> str | None:
@@ -380,11 +389,8 @@ def _form_of(error: click.ClickException, context: click.Context) -> str | None:
         param = next(options, None)
     if not isinstance(param, click.Option) or param.is_flag:
         return None
-    form = f"{max(param.opts, key=len)} {param.make_metavar(context)}"
+    form = f"{_spelled(param)} {param.make_metavar(context)}"
     return f"{form}: {textwrap.shorten(param.help, 100, placeholder=' …')}" if param.help else form
-
-
-_WORDS = "gcnmpi words"  # of the command, in the context
 
 
 def _refuse_twice(command: click.Command, ctx: click.Context, words: Sequence[str]) -> None:
@@ -403,8 +409,8 @@ def _refuse_twice(command: click.Command, ctx: click.Context, words: Sequence[st
     for option in (each for each in order if isinstance(each, click.Option)):
         harmless = option.multiple or option.count or (option.is_flag and not option.secondary_opts)
         if order.count(option) > 1 and not harmless:
-            spelled = max(option.opts, key=len)
-            raise errors.UserError(f"{spelled} is given twice", f"see {inner.command_path} --help")
+            hint = f"see {inner.command_path} --help"
+            raise errors.UserError(f"{_spelled(option)} is given twice", hint)
 
 
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12,

@@ -1,9 +1,17 @@
-"""Limits of time: how much is left, also for compiled code, and whether the clock decided."""
+"""What ends a computation before its end: limits of time, and signals.
+
+A limit says how much is left, to compiled code too, and whether the clock decided. A handler of
+signals in Python runs between two steps of Python alone, so not while compiled code computes, which
+may take minutes. Such work leaves nothing behind that has to be deleted, and locks end with the
+process, so that signals may end it by themselves meanwhile. Where a tool runs, or files are
+written, the handler deletes what is temporary and stops the tool.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import math
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -11,6 +19,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from partition.errors import UserError
+
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Deadline:
@@ -52,10 +62,10 @@ class Deadline:
 
     def over(self) -> bool:
         """Whether it has ended; the clock has decided then."""
-        ended = self.left() == 0
-        if ended:
-            self.decide()
-        return ended
+        if self.left() > 0:
+            return False
+        self.decide()
+        return True
 
     def decide(self) -> None:
         """Note that the clock has changed what is done."""
@@ -89,3 +99,37 @@ def deadline_for(time_limit: float | None, *, paced: bool = True) -> Deadline:
     if time_limit is not None and not 0 < time_limit < math.inf:
         raise UserError(f"time limit = {time_limit}: it is in seconds")
     return Deadline(time_limit, paced=paced)
+
+
+def end_in_order() -> None:
+    """Let signals end this program as Ctrl-C does, with the exit code that a shell would give."""
+    for number in _ENDING:
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP
+            signal.signal(number, _end)
+
+
+@contextlib.contextmanager
+def at_once() -> Iterator[None]:
+    """Let signals end the process by themselves meanwhile, Ctrl-C too, whatever it computes.
+
+    Only in a program that has called :func:`end_in_order`: others have their own ways.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGTERM) is not _end:
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (*_ENDING, signal.SIGINT)}
+    ours = [n for n, handler in before.items() if handler in (_end, signal.default_int_handler)]
+    try:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, before[number])
+
+
+def _end(number: int, _: object) -> None:
+    """End as on Ctrl-C: temporary files are deleted and other processes stopped on the way out."""
+    signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(128 + number)

@@ -59,8 +59,8 @@ def system_errors(what: str, hint: str | None = None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def called(temporary: os.PathLike[str], path: os.PathLike[str]) -> Iterator[None]:
-    """Have errors of what is written under a temporary name tell the path that it will get."""
+def report_as(temporary: os.PathLike[str], path: os.PathLike[str]) -> Iterator[None]:
+    """In error messages, replace a temporary name by the path that the file will get."""
     try:
         yield
     except UserError as error:
@@ -199,10 +199,8 @@ def meant_keys(name: str, known: Iterable[str]) -> list[str]:
         return same
     if near := nearest(last, here):
         return [here[near]]
-    if section:
-        return [section] if section in known else []  # train.lr.x
-    if f"{name}.name" in known:
-        return [f"{name}.name"]
+    if section or f"{name}.name" in known:  # train.lr.x, model
+        return [key for key in (section, f"{name}.name") if key in known][:1]
     # A key of some section, or a section.
     lasts = {key.rpartition(".")[2]: key for key in known}
     lasts |= {part: part for part in (key.partition(".")[0] for key in known)}

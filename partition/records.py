@@ -1,4 +1,4 @@
-"""Files: JSON lines, files and folders written whole or not at all, npy and npz of anybody's."""
+"""Files: JSON lines, files and folders written whole or not at all, untrusted npy and npz."""
 
 from __future__ import annotations
 
@@ -25,12 +25,9 @@ from typing import IO, Annotated, Any
 import msgspec
 import numpy as np
 
-from partition.errors import UserError, called, require, shortened, shown, system_errors
+from partition.errors import UserError, report_as, require, shortened, shown, system_errors
 from partition.locks import check_outside_graphs, process_is_dead, process_space
 from partition.resident import check_memory
-
-# Values as :mod:`json` reads them.
-_Json = bool | int | float | str | list["_Json"] | dict[str, "_Json"] | None
 
 
 def to_json(value: object) -> object:
@@ -76,7 +73,6 @@ def append_record(file: IO[str], event: str, **values: object) -> None:
 
 def read_records(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """All records of a JSON-lines file; a last line cut off by a crash is left out."""
-    path = Path(path)
     with system_errors(f"cannot read {path}"), open_regular(path) as file:
         lines = file.read().split(b"\n")
     records = []
@@ -111,11 +107,10 @@ def atomic_file(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[A
     path = Path(path)
     _check_is_no_device(path)
     temporary = temporary_name(path)
-    encoding = None if "b" in mode else "utf-8"
+    new = mode.replace("w", "x")  # and so through no link
     try:
         with system_errors(f"cannot write {path}"):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            with open(os.open(temporary, flags, 0o666), mode, encoding=encoding) as file:
+            with open(temporary, new, encoding=None if "b" in mode else "utf-8") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -138,7 +133,7 @@ def atomic_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> I
             path.parent.mkdir(parents=True, exist_ok=True)
             sweep(path.parent)
             temporary.mkdir()
-            with called(temporary, path):
+            with report_as(temporary, path):
                 yield temporary
             sync_folder(temporary)
             if overwrite and os.path.lexists(path):
@@ -205,7 +200,7 @@ def sync_folder(path: str | os.PathLike[str]) -> None:
 
 
 def open_regular(path: str | os.PathLike[str]) -> IO[bytes]:
-    """Open a file of anybody's for reading; never a pipe or a device, which may have no end."""
+    """Open an untrusted file for reading; pipes and devices, which may have no end, are refused."""
     # Without O_NONBLOCK, opening a pipe waits for who writes to it.
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -234,7 +229,9 @@ def read_npz(
     kinds: str = NUMBERS,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> dict[str, np.ndarray]:
-    """The arrays of an ``.npz`` file of anybody's: no pickles, nothing allocated on its word.
+    """Read an untrusted ``.npz``.
+
+    Pickles are refused, and sizes in headers are checked before memory is allocated.
 
     Parameters
     ----------
@@ -251,14 +248,11 @@ def read_npz(
         If the file is missing, no npz, damaged, or announces more than its bytes can hold, or
         an array of another shape than is asked for.
     """
-    path, arrays = Path(path), {}
-    npz_names(path)
-    with zip_errors(path), open_regular(path) as file, zipfile.ZipFile(file) as archive:
-        members = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
+    arrays = {}
+    with _open_npz(path) as (archive, members, size):
         chosen = {name: m for name, m in members.items() if wanted is None or name in wanted}
         nbytes = sum(member.file_size for member in chosen.values())
-        most = max(FREE_ARCHIVE, ARCHIVE_RATIO * os.fstat(file.fileno()).st_size)
-        if shapes is None and nbytes > most:
+        if shapes is None and nbytes > max(FREE_ARCHIVE, ARCHIVE_RATIO * size):
             many = f"unpacks to more than {ARCHIVE_RATIO} times its size, {nbytes:,} bytes"
             raise UserError(f"{path} {many}", "if you trust it, write it again with numpy.savez")
         for name, member in chosen.items():
@@ -266,10 +260,7 @@ def read_npz(
             if member.file_size > member.compress_size * DEFLATE_RATIO + DEFLATE_RATIO:
                 raise UserError(f"{where} announces more than its bytes can hold")
             opened = partial(archive.open, member)
-            try:
-                arrays[name] = read_npy(opened, member.file_size, where, kinds=kinds, wanted=shape)
-            except MemoryError as error:
-                raise UserError(f"{where} does not fit into this machine's memory") from error
+            arrays[name] = read_npy(opened, member.file_size, where, kinds=kinds, wanted=shape)
     return arrays
 
 
@@ -286,34 +277,43 @@ def zip_errors(path: str | os.PathLike[str]) -> Iterator[None]:
         raise UserError(f"{path} {what}: {shortened(str(error), 100)}") from error
 
 
-def npz_names(path: str | os.PathLike[str]) -> set[str]:
-    """Names of the arrays of an ``.npz``; a UserError if it is none, or two have one name."""
+@contextlib.contextmanager
+def _open_npz(
+    path: str | os.PathLike[str],
+) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo], int]]:
+    """Open an ``.npz``: the archive, its members by name, and the bytes of the file."""
     with zip_errors(path), open_regular(path) as file:
         if file.read(2) != b"PK" and not zipfile.is_zipfile(file):
             raise UserError(f"{path} is not an npz file")
+        members: dict[str, zipfile.ZipInfo] = {}
         with zipfile.ZipFile(file) as archive:
-            names = [name.removesuffix(".npy") for name in archive.namelist()]
-    twice = {name for name in names if names.count(name) > 1} if len(names) < 1 << 10 else {"…"}
-    if twice:
-        raise UserError(f"{path} holds {min(twice)!r} twice, or very many arrays")
-    return set(names)
+            for entry in archive.infolist():
+                name = entry.filename.removesuffix(".npy")
+                require(name not in members, f"{path} holds {name!r} twice")
+                members[name] = entry
+            yield archive, members, os.fstat(file.fileno()).st_size
+
+
+def npz_names(path: str | os.PathLike[str]) -> set[str]:
+    """Names of the arrays of an ``.npz``; a UserError if it is none, or two have one name."""
+    with _open_npz(path) as (_, members, _):
+        return set(members)
 
 
 def map_npy(path: str | os.PathLike[str], *, kinds: str = NUMBERS) -> np.ndarray:
-    """The array of an ``.npy`` file of anybody's, mapped read-only: see :func:`read_npz`."""
-    path = Path(path)
-    try:
-        with open_regular(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            head = file.read(NPY_HEAD)
-            start, shape, fortran, dtype = read_npy_header(head, size, str(path), kinds)
-            if 0 in shape:  # which cannot be mapped
-                return np.empty(shape, dtype)
+    """Map an untrusted ``.npy`` file read-only: see :func:`read_npz`."""
+    with system_errors(f"cannot read {path}"), open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        head = file.read(NPY_HEAD)
+        start, shape, fortran, dtype = read_npy_header(head, size, str(path), kinds)
+        if 0 in shape:  # which cannot be mapped
+            return np.empty(shape, dtype)
+        try:
             return np.memmap(file, dtype, "r", start, shape, "F" if fortran else "C")
-    except OSError as error:
-        if error.errno == errno.ENOMEM:  # of addresses: the file is as it should be
-            raise MemoryError(f"cannot map {path} of {size:,} bytes") from error
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+        except OSError as error:
+            if error.errno == errno.ENOMEM:  # of addresses: the file is as it should be
+                raise MemoryError(f"cannot map {path} of {size:,} bytes") from error
+            raise
 
 
 def read_npy(
@@ -331,8 +331,7 @@ def read_npy(
     """
     with open_file() as file:
         _, shape, _, dtype = read_npy_header(file.read(NPY_HEAD), size, where, kinds)
-    if wanted is not None and shape != wanted:
-        raise UserError(f"{where} is of shape {shape}, not {wanted}")
+    require(wanted in (None, shape), f"{where} is of shape {shape}, not {wanted}")
     check_memory(math.prod(shape) * dtype.itemsize, where)
     with open_file() as file:
         try:
@@ -352,11 +351,10 @@ def read_npy_header(
     A header that is damaged, or announces more than a file of ``size`` can hold, is refused.
     """
     require(head.startswith(b"\x93NUMPY"), f"{where} is not a .npy array")
-    stream = io.BytesIO(head)  # which gives what it has, whatever length is announced
+    stream, form = io.BytesIO(head), np.lib.format  # it has what it has, whatever is announced
     try:
-        read = np.lib.format.read_array_header_2_0
-        if np.lib.format.read_magic(stream) == (1, 0):
-            read = np.lib.format.read_array_header_1_0
+        first = form.read_magic(stream) == (1, 0)
+        read = form.read_array_header_1_0 if first else form.read_array_header_2_0
         shape, fortran, dtype = read(stream)
     except Exception as error:  # a damaged header can raise anything
         reason = (str(error).splitlines() or [type(error).__name__])[0]

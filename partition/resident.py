@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import re
 import resource
 import sys
 from collections.abc import Iterator
@@ -58,9 +59,9 @@ def taken() -> tuple[int, int]:
 def status_bytes(name: str) -> int:
     """A line of /proc/self/status, by its first word, in bytes; 0 where the system has none."""
     with contextlib.suppress(OSError):
-        for line in Path("/proc/self/status").read_bytes().decode("ascii", "replace").splitlines():
-            if line.startswith(name):
-                return int(line.split()[1]) * 1024
+        text = Path("/proc/self/status").read_bytes().decode("ascii", "replace")
+        if found := re.search(rf"^{name}\s*(\d+)", text, re.M):
+            return int(found[1]) * 1024
     return 0
 
 
@@ -68,9 +69,8 @@ def check_memory(nbytes: int, what: str) -> None:
     """Refuse an array larger than the memory of this machine or job, before it is allocated."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     memory = min([machine, *(limit for limit, _ in (*group_limits(), *process_limits()))])
-    need, have = f"{nbytes / 2**30:.3g}", f"{memory / 2**30:.3g}"
-    told = f"{what} would take {need} GiB of memory, this machine or job has {have}"
-    require(nbytes <= memory, told)
+    need, have = (f"{size / 2**30:.3g}" for size in (nbytes, memory))
+    require(nbytes <= memory, f"{what} takes {need} GiB of memory, this machine or job has {have}")
 
 
 def group_limits(root: Path = Path("/")) -> Iterator[tuple[int, int]]:
@@ -82,7 +82,8 @@ def group_limits(root: Path = Path("/")) -> Iterator[tuple[int, int]]:
         # "max" is no limit; others may have none.
         with contextlib.suppress(OSError, ValueError, KeyError):
             limit, taken = (int((folder / name).read_text()) for name in _GROUP_FILES[version])
-            facts = dict(line.split() for line in _lines(folder / "memory.stat"))
+            lines = (folder / "memory.stat").read_text().splitlines()
+            facts = dict(line.split() for line in lines)
             yield limit, taken - sum(int(facts[name]) for name in _OF_FILES[version])
 
 
@@ -94,7 +95,7 @@ def core_quotas(root: Path = Path("/")) -> dict[str, float]:
     found = {}
     for folder, version in _groups("cpu", root):
         with contextlib.suppress(OSError, ValueError):  # "max" is none; others may have none
-            texts = [text for name in _QUOTA_FILES[version] for text in _lines(folder / name)]
+            texts = ((folder / name).read_text() for name in _QUOTA_FILES[version])
             quota, period = map(int, " ".join(texts).split())
             if quota > 0:
                 found[str(folder)] = quota / period
@@ -114,7 +115,7 @@ def round_half_up(cores: float) -> int:
 def _groups(controller: str, root: Path) -> Iterator[tuple[Path, int]]:
     """Folder and version of the control groups of this process that may limit something."""
     with contextlib.suppress(OSError):
-        for line in _lines(root / "proc/self/cgroup"):
+        for line in (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines():
             _, controllers, own = line.split(":", 2)
             mounts = root / "sys/fs/cgroup"
             if controllers and controller not in controllers.split(","):
@@ -134,7 +135,3 @@ def process_limits() -> Iterator[tuple[int, str]]:
         limit = resource.getrlimit(kind)[0]
         if limit != resource.RLIM_INFINITY:
             yield limit, name
-
-
-def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()

@@ -24,8 +24,8 @@ from stored_graphs import store_small_graphs
 from words import latest
 
 from gcnmpi.mpi.launch import local_launcher
+from partition import PYTHON
 from partition.errors import UserError
-from partition.startup import PYTHON
 
 # Threads that wait for others of their process sleep too: tests of two files run at a time.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")

@@ -28,8 +28,8 @@ from typing import Any
 from gcnmpi.api.data import read_data, write_data
 from gcnmpi.mpi.launch import launched, local_environment, local_launcher
 from gcnmpi.options.source import check_is_function, source_of
+from partition import PYTHON
 from partition.errors import UserError
-from partition.startup import PYTHON
 
 CALL, RESULT, ERROR, SCRIPT = "call", "result", "error.json", "script.py"
 _SECONDS_TO_END = 5.0

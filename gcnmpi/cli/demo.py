@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 
 from gcnmpi.mpi.launch import launched, local_environment, local_launcher
+from partition import PYTHON
 from partition.commands import option, path_option
 from partition.errors import UserError
-from partition.startup import PYTHON
 
 _MODULES = {"gcn-partition": "partition", "gcnmpi": "gcnmpi"}
 _MODELS = ("rp", "gp", "hp")

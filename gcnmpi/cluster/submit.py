@@ -28,12 +28,12 @@ from gcnmpi.options.config import load_config
 from gcnmpi.options.outputs import RUN_VARIABLE
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.options.train import ranks_of_group
+from partition import PYTHON
 from partition.backends.catalogue import AUTO, check_model
 from partition.errors import UserError, installing, system_errors
 from partition.graph.store import has_partition, member, open_graph, read_partition
 from partition.locks import check_outside_graphs, folder_lock
 from partition.records import atomic_file
-from partition.startup import PYTHON
 
 SCRIPT, PARTITION_SCRIPT, CONFIG, JOB = "job.sbatch", "partition.sbatch", "config.toml", "job.json"
 SUBMITTING = ".submitting"

@@ -12,9 +12,9 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from partition import PYTHON
 from partition.errors import UserError, installing
 from partition.resident import usable_cores
-from partition.startup import PYTHON
 
 # The launchers of Open MPI, MPICH and Slurm's PMIx put these into the environment of a rank.
 _LAUNCHER_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK")

@@ -11,7 +11,7 @@ from gcnmpi.report.pairs import heading_of, label_of
 from gcnmpi.report.run_curves import APART, entries_of
 from gcnmpi.report.run_facts import RunFacts, leads_of
 from gcnmpi.run.record import metric_of
-from partition.charts.figures import COLOURS, Figure, Lines, Series
+from partition.charts.figures import Figure, Lines, Series, look
 from partition.errors import shown
 from partition.graph.vertex_pairs import HELD_OUT
 from partition.terminal import print_wide, table_of
@@ -83,4 +83,4 @@ def _series(name: str, place: int, of: Sequence[Sequence[float | None]]) -> Seri
     xs = sorted(known)
     low, high = ([f(known[x]) for x in xs] if len(of) > 1 else [] for f in (min, max))
     middle = [float(np.median(known[x])) for x in xs]
-    return Series(name, xs, middle, low, high, colour=place % COLOURS, dash=place // COLOURS % 3)
+    return Series(name, xs, middle, low, high, **look(place))

@@ -33,8 +33,8 @@ from gcnmpi.report.run_figures import (
 )
 from gcnmpi.run.checkpoint import flat
 from partition.charts.figures import Figure
+from partition.charts.numbers import BYTES, SECONDS, number, with_unit
 from partition.charts.page import Fact, Section, Table, write_page
-from partition.charts.svg import BYTES, SECONDS, number, with_unit
 
 DETAILED = 12  # runs that are shown one by one; a page of more would be large
 

@@ -12,8 +12,8 @@ from gcnmpi.options.task import is_better
 from gcnmpi.report.groups import as_text, different_keys, groups, spread
 from gcnmpi.report.pairs import heading_of, label_of, learns_pairs
 from gcnmpi.report.run_facts import PHASE_COLOURS, PHASE_NAMES, RunFacts, total
-from partition.charts.figures import COLOURS, COLUMNS, Bars, Binned, Figure, Lines, Series, binned
-from partition.charts.svg import BYTES, SECONDS, number, unit_of
+from partition.charts.figures import COLUMNS, Bars, Binned, Figure, Lines, Series, binned, look
+from partition.charts.numbers import BYTES, SECONDS, number, unit_of
 from partition.errors import shown
 
 APART = 12  # curves that are told apart in one figure
@@ -31,7 +31,7 @@ class Entry:
     @property
     def colour(self) -> int:
         """Of its curves and bars."""
-        return self.place % COLOURS
+        return look(self.place)["colour"]
 
 
 def entries_of(runs: Sequence[RunFacts]) -> list[Entry]:
@@ -210,7 +210,7 @@ def _curve(
         value = dict(zip(line.x, line.y, strict=True)).get(line.best) if line.best else None
         series.append(Series(
             line.name, points.x.tolist(), points.mean.tolist(), low.tolist(), high.tolist(),
-            colour=line.place % COLOURS, dash=line.place // COLOURS % 3,
+            **look(line.place),
             marked=None if value is None else (float(line.best or 0), float(value)),
         ))  # fmt: skip
         least = min([least, points.low.min(), *low])

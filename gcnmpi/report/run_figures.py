@@ -25,7 +25,7 @@ from partition.charts.figures import (
     groups_of,
     named,
 )
-from partition.charts.svg import BYTES, SECONDS, number, unit_of, with_unit
+from partition.charts.numbers import BYTES, SECONDS, number, unit_of, with_unit
 
 CELLS = 64  # rows and columns of the bytes between ranks
 

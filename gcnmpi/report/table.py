@@ -26,7 +26,7 @@ from gcnmpi.report.leads import print_leads
 from gcnmpi.report.pairs import label_of, told_pairs
 from gcnmpi.report.run_facts import facts_of, leads_of
 from gcnmpi.run.record import RECORD, RunRecord, metric_of, read_run
-from partition.charts.paper import check_figures, save_figures
+from partition.charts.figures import check_figure, save_figures
 from partition.errors import UserError, shown
 from partition.records import make_room_for
 from partition.terminal import print_wide, table_of
@@ -57,7 +57,7 @@ def print_runs(
     if as_json and as_csv:
         raise UserError("--json and --csv exclude each other")
     if figures is not None:
-        check_figures(figures)
+        check_figure(figures / "figure.pdf")
     if page is not None:
         make_room_for(page)
     drawn = page is not None or figures is not None

@@ -40,7 +40,7 @@ from gcnmpi.run.opening import Opened
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.record import Epoch, ids_of
 from gcnmpi.run.weights import write_features
-from partition.errors import UserError, called
+from partition.errors import UserError, report_as
 from partition.records import map_npy
 
 T = TypeVar("T")
@@ -143,7 +143,7 @@ def write_checkpoint(
     """
     temporary = files.temporary_of(path)
     try:
-        with called(temporary, path):
+        with report_as(temporary, path):
             from_root(comm, lambda: files.make_folder(temporary))
             pieces = []
             for name, write in rows.items():

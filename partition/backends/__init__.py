@@ -40,11 +40,29 @@ class Option:
         A value given as text is converted to the type of the default.
     choices : tuple
         The values there are; empty where any of the type will do.
+    least : int, optional
+        The smallest number that it may be.
+    by_size : (value, value), optional
+        What the default stands for: on graphs of up to ``HUGE`` arcs, and on larger ones.
     """
 
     default: Setting
     help: str
     choices: tuple[str, ...] = ()
+    least: int | None = None
+    by_size: tuple[Setting, Setting] | None = None
+
+    def __post_init__(self) -> None:
+        if self.by_size is not None:
+            usual, huge = self.by_size
+            text = f"{self.help}; {self.default}: {usual}, or {huge} beyond {HUGE:,} arcs"
+            object.__setattr__(self, "help", text)
+
+    def decided(self, value: Setting, arcs: int) -> Setting:
+        """The value, or what the default stands for on a graph of so many arcs."""
+        if self.by_size is None or value != self.default:
+            return value
+        return self.by_size[arcs > HUGE]
 
 
 @dataclass(frozen=True)
@@ -68,9 +86,6 @@ class Tool:
         Whether it heeds ``seed``.
     deterministic : callable
         From the options to whether the same call gives the same parts again.
-    settle : callable
-        From the options and the arcs of the graph to the options with everything decided that they
-        left open; so they are recorded.
     memory : callable, optional
         From the options, the vertices of the model and its pins, or ends of edges, to the bytes
         that the tool takes at most, by measurements on graphs that shrink slowly when they are
@@ -83,7 +98,6 @@ class Tool:
     balanced: bool = True
     seeded: bool = True
     deterministic: Callable[[Settings], bool] = lambda options: True
-    settle: Callable[[Settings, int], Settings] = lambda given, arcs: dict(given)
     memory: Callable[[Settings, int, int], float] | None = None
 
 
@@ -108,6 +122,8 @@ def check_options(
             raise UserError(message) from error
         if option.choices and options[key] not in option.choices:
             raise unknown_name(f"{key} of the {kind} {name!r}", str(value), option.choices)
+        if option.least is not None and int(options[key]) < option.least:
+            raise UserError(f"{key} = {value}: it is at least {option.least}")
     return options
 
 

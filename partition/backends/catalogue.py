@@ -103,19 +103,16 @@ AUTO = "auto"  # beside the models: several are tried, and the best partition is
 
 def check_model(name: str) -> None:
     """Refuse an unknown model, or one whose tool is not installed, as ``add --model NAME`` does."""
-    if name == AUTO:
-        return
-    if name not in MODELS:
-        raise unknown_model(name)
-    TOOLS.get(MODELS[name].tools[0])
+    if name != AUTO:
+        if name not in MODELS:
+            raise unknown_model(name)
+        TOOLS.get(MODELS[name].tools[0])
 
 
 # Other names of the models, and tools that are not built in.
-ALSO_CALLED = {
-    "metis": "METIS is gp, or gp with --objective vol",
-    "kmetis": "METIS is gp, or gp with --objective vol",
-    "mtkahypar": "Mt-KaHyPar is hp",
-    "mt-kahypar": "Mt-KaHyPar is hp",
+_ALSO_CALLED = {
+    **dict.fromkeys(("metis", "kmetis"), "METIS is gp, or gp with --objective vol"),
+    **dict.fromkeys(("mtkahypar", "mt-kahypar"), "Mt-KaHyPar is hp"),
     "kaminpar": "KaMinPar is gp with --tool kaminpar",
     "kahypar": "KaHyPar is hp with --tool kahypar",
     "random": "random rows are rp",
@@ -130,8 +127,8 @@ ALSO_CALLED = {
 
 def unknown_model(name: str) -> UserError:
     """The error for an unknown model."""
-    if name.lower() in ALSO_CALLED:
-        return UserError(f"unknown model {name!r}", ALSO_CALLED[name.lower()])
+    if name.lower() in _ALSO_CALLED:
+        return UserError(f"unknown model {name!r}", _ALSO_CALLED[name.lower()])
     return unknown_name("model", name, [*MODELS, AUTO])
 
 
@@ -152,10 +149,11 @@ def describe(
 def all_options(graph: Graph, model: str, chosen: str, backend: Tool, given: Settings) -> Settings:
     """All options of a model and of the tool ``chosen``: those given, checked, and defaults.
 
-    Options that the tool decides by the size of the graph are decided.
+    Those that depend on the size of the graph are decided, so that they are recorded.
     """
-    options = check_options(chosen, {**MODELS[model].options, **backend.options}, given)
-    return backend.settle(options, graph.nnz)
+    table = {**MODELS[model].options, **backend.options}
+    options = check_options(chosen, table, given)
+    return {key: table[key].decided(value, graph.nnz) for key, value in options.items()}
 
 
 def settled(
@@ -163,4 +161,4 @@ def settled(
 ) -> Settings:
     """Options of a model with everything decided that they left open."""
     settle = MODELS[model].settle
-    return dict(options) if settle is None else settle(graph, direction, k, seed, options)
+    return settle(graph, direction, k, seed, options) if settle else dict(options)

@@ -9,33 +9,33 @@ from partition.backends import Option, Tool, settings_file
 from partition.models.descriptions import HypergraphModel
 from partition.registry import Settings
 
-# Flows are where its quality and most of its time come from; without them it moves single vertices.
-FLOWS: Settings = {
-    "r-flow-execution-policy": "exponential",
-    "r-hfc-size-constraint": "mf-style",
-    "r-hfc-scaling": 16,
-    "r-hfc-distance-based-piercing": "true",
-    "r-hfc-mbc": "true",
-}
-PRESETS: dict[str, Settings] = {
+_PRESETS: dict[str, Settings] = {
     "default": {"r-type": "kway_fm_km1"},
-    "quality": {"r-type": "kway_fm_hyperflow_cutter_km1", **FLOWS},
+    # Flows are where its quality and most of its time come from; without them it moves single
+    # vertices.
+    "quality": {
+        "r-type": "kway_fm_hyperflow_cutter_km1",
+        "r-flow-execution-policy": "exponential",
+        "r-hfc-size-constraint": "mf-style",
+        "r-hfc-scaling": 16,
+        "r-hfc-distance-based-piercing": "true",
+        "r-hfc-mbc": "true",
+    },
 }
 
 
-def partition(
+def _partition(
     model: HypergraphModel, k: int, *, imbalance: float, seed: int, preset: str
 ) -> np.ndarray:
     """Partition the hypergraph for connectivity−1."""
-    n = len(model.weights)
-    nets = model.nets
+    n, nets = len(model.weights), model.nets
     if model.indptr[-1] == nets:  # no net has two pins, and it would crash
         return np.arange(n, dtype=np.int32) % k
     hypergraph = kahypar.Hypergraph(
         n, nets, model.indptr, model.pins, k, model.net_costs(), model.weights
     )
     context = kahypar.Context()
-    with settings_file("kahypar.ini", PRESETS[preset]) as file:
+    with settings_file("kahypar.ini", _PRESETS[preset]) as file:
         context.loadINIconfiguration(file)
     context.setK(k)
     context.setEpsilon(imbalance)
@@ -46,7 +46,7 @@ def partition(
 
 
 TOOL = Tool(
-    partition,
-    options={"preset": Option("default", "quality adds flow-based refinement", tuple(PRESETS))},
+    _partition,
+    options={"preset": Option("default", "quality adds flow-based refinement", tuple(_PRESETS))},
     distribution="kahypar",
 )

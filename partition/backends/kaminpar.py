@@ -8,23 +8,20 @@ from pathlib import Path
 import kaminpar
 import numpy as np
 
-from partition.backends import HUGE, Option, Tool
-from partition.errors import UserError
+from partition.backends import Option, Tool
 from partition.models.descriptions import GraphModel
-from partition.registry import Settings
 from partition.resident import let_go
 
-PRESETS = (
+_PRESETS = (
     "default", "eco", "strong", "fast", "terapart", "terapart-eco", "largek", "largek-eco",
     "largek-strong",
 )  # fmt: skip
-AUTOMATIC = "auto"
 # The first word of a ParHIP file: no weights of edges, weights of vertices, and 64 bits everywhere,
 # or numbers of vertices in 32.
-PARHIP, NARROW = 1, 8
+_PARHIP, _NARROW = 1, 8
 
 
-def partition(
+def _partition(
     model: GraphModel, k: int, *, imbalance: float, seed: int, preset: str, threads: int
 ) -> np.ndarray:
     """Partition the symmetrised graph for few cut edges.
@@ -42,30 +39,12 @@ def partition(
     return np.array(solver.compute_partition(graph, k, eps=imbalance), dtype=np.int32)
 
 
-def settle(options: Settings, arcs: int) -> Settings:
-    """The preset decided: a UserError if the number of threads is none."""
-    if int(options["threads"]) < 1:
-        raise UserError(f"threads = {options['threads']}: it takes at least one")
-    preset = options["preset"]
-    if preset == AUTOMATIC:
-        preset = "terapart" if arcs > HUGE else "eco"
-    return {**options, "preset": preset}
-
-
-def memory(options: Settings, n: int, ends: int) -> float:
-    """Bytes that it takes; see :class:`partition.backends.Tool`.
-
-    Coarser graphs have 16 bytes for each end of an edge, and there are several of them at once.
-    """
-    return (46 if options["preset"] == "terapart" else 54) * ends + 330 * n
-
-
 def _write(path: Path, model: GraphModel) -> None:
     """The graph as ParHIP's binary format has it: where neighbours begin, in bytes of the file."""
     n, arcs = len(model.weights), len(model.indices)
     narrow = n < 2**32
     number = np.dtype(np.uint32 if narrow else np.uint64)
-    head = np.array([PARHIP | (NARROW if narrow else 0), n, arcs], np.uint64)
+    head = np.array([_PARHIP | (_NARROW if narrow else 0), n, arcs], np.uint64)
     with path.open("wb") as file:
         head.tofile(file)
         begin = head.nbytes + 8 * (n + 1)
@@ -76,17 +55,19 @@ def _write(path: Path, model: GraphModel) -> None:
 
 
 TOOL = Tool(
-    partition,
+    _partition,
     options={
         "preset": Option(
-            AUTOMATIC,
-            f"how much effort; {AUTOMATIC}: eco, or terapart beyond {HUGE:,} arcs",
-            (AUTOMATIC, *PRESETS),
+            "auto", "how much effort", ("auto", *_PRESETS), by_size=("eco", "terapart")
         ),
-        "threads": Option(1, "number of threads; with several, the parts differ from run to run"),
+        "threads": Option(
+            1, "number of threads; with several, the parts differ from run to run", least=1
+        ),
     },
     distribution="kaminpar",
     deterministic=lambda options: options["threads"] == 1,
-    settle=settle,
-    memory=memory,
+    # Coarser graphs have 16 bytes for each end of an edge, and there are several of them at once.
+    memory=lambda options, n, ends: (
+        (46 if options["preset"] == "terapart" else 54) * ends + 330 * n
+    ),
 )

@@ -5,17 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pymetis
 
-from partition.backends import HUGE, Option, Tool
-from partition.errors import UserError
+from partition.backends import Option, Tool
 from partition.models.descriptions import GraphModel
-from partition.registry import Settings
 
-OBJECTIVES = {"cut": pymetis.ObjType.CUT, "vol": pymetis.ObjType.VOL}
-PASSES = 10  # as METIS itself, which then spends half of its time in them on large graphs
-PASSES_HUGE = 1
+_OBJECTIVES = {"cut": pymetis.ObjType.CUT, "vol": pymetis.ObjType.VOL}
 
 
-def partition(
+def _partition(
     model: GraphModel, k: int, *, imbalance: float, seed: int, objective: str, passes: int
 ) -> np.ndarray:
     """Partition the symmetrised graph by k-way refinement.
@@ -25,7 +21,7 @@ def partition(
     its total is as good but its busiest part sends a tenth more.
     """
     options = pymetis.Options(
-        objtype=int(OBJECTIVES[objective]),
+        objtype=int(_OBJECTIVES[objective]),
         seed=seed + (seed > 0),  # it calls srand, to which 0 and 1 are one seed
         niter=passes,
         ufactor=max(1, round(1000 * imbalance)),  # in thousandths
@@ -42,25 +38,13 @@ def partition(
     return np.asarray(result.vertex_part, dtype=np.int32)
 
 
-def settle(options: Settings, arcs: int) -> Settings:
-    """The number of passes decided: a UserError if it is negative."""
-    passes = int(options["passes"])
-    if passes < 0:
-        raise UserError(f"passes = {passes}: it is at least 1, or 0 for a default")
-    return {**options, "passes": passes or (PASSES if arcs <= HUGE else PASSES_HUGE)}
-
-
 TOOL = Tool(
-    partition,
+    _partition,
     options={
-        "objective": Option("cut", "edges cut, or communication volume", ("cut", "vol")),
-        "passes": Option(
-            0,
-            "over the vertices of a level, at most; "
-            f"0: {PASSES}, or {PASSES_HUGE} beyond {HUGE:,} arcs",
-        ),
+        "objective": Option("cut", "edges cut, or communication volume", tuple(_OBJECTIVES)),
+        # 10 as METIS itself, which then spends half of its time in them on large graphs.
+        "passes": Option(0, "over the vertices of a level, at most", least=0, by_size=(10, 1)),
     },
     distribution="pymetis",
-    settle=settle,
     memory=lambda options, n, ends: 150 * ends + 100 * n,
 )

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 import mtkahypar
 import numpy as np
 
-from partition.backends import HUGE, Option, Tool, settings_file
+from partition.backends import Option, Tool, settings_file
 from partition.errors import UserError
 from partition.models.descriptions import GraphModel, HypergraphModel, without_large_nets
-from partition.registry import Settings
 from partition.resident import usable_cores
 
-PRESETS = {
+_PRESETS = {
     "deterministic": mtkahypar.PresetType.DETERMINISTIC,
     "deterministic-quality": mtkahypar.PresetType.DETERMINISTIC_QUALITY,
     "default": mtkahypar.PresetType.DEFAULT,
@@ -21,11 +20,9 @@ PRESETS = {
     "highest-quality": mtkahypar.PresetType.HIGHEST_QUALITY,
     "large-k": mtkahypar.PresetType.LARGE_K,
 }
-MAX_NET_HUGE = 100  # pins; 0, no limit, where the hypergraph is not huge
-AUTOMATIC = -1
 
 
-def partition(
+def _partition(
     model: HypergraphModel | GraphModel,
     k: int,
     *,
@@ -66,7 +63,7 @@ def partition(
         with settings_file("mtkahypar.ini", {"seed": seed}) as file:
             context = mtk.context_from_file(file)
     else:
-        context = mtk.context_from_preset(PRESETS[preset])
+        context = mtk.context_from_preset(_PRESETS[preset])
     objective = mtkahypar.Objective.CUT if graph else mtkahypar.Objective.KM1
     context.set_partitioning_parameters(k, imbalance, objective)
     context.logging = False
@@ -78,16 +75,6 @@ def partition(
         nets.number = number
     made = create(context, n, len(nets), nets, weights, costs)
     return np.array(made.partition(context).get_partition(), dtype=np.int32)[number]
-
-
-def settle(options: Settings, arcs: int) -> Settings:
-    """The largest net decided: a UserError if it is no size."""
-    max_net = int(options["max_net"])
-    if max_net < AUTOMATIC:
-        raise UserError(f"max_net = {max_net}: it is a number of pins, 0 for no limit")
-    if max_net == AUTOMATIC:
-        max_net = MAX_NET_HUGE if arcs > HUGE else 0
-    return {**options, "max_net": max_net}
 
 
 class _Nets:
@@ -110,19 +97,16 @@ class _Nets:
 
 
 TOOL = Tool(
-    partition,
+    _partition,
     options={
-        "preset": Option("fast", "how much effort", ("fast", *PRESETS)),
-        "threads": Option(0, "number of threads; 0: all cores of this process"),
+        "preset": Option("fast", "how much effort", ("fast", *_PRESETS)),
+        "threads": Option(0, "number of threads; 0: all cores of this process", least=0),
         "max_net": Option(
-            AUTOMATIC,
-            "leave larger nets out of the tool's model; 0: keep all; "
-            f"{AUTOMATIC}: 0, or {MAX_NET_HUGE} beyond {HUGE:,} arcs",
+            -1, "leave larger nets out of the tool's model; 0: keep all", least=-1, by_size=(0, 100)
         ),
     },
     distribution="mtkahypar",
     # Whatever the number of threads; the others are so with one thread at best.
     deterministic=lambda options: str(options["preset"]).startswith(("fast", "deterministic")),
-    settle=settle,
     memory=lambda options, n, pins: 260 * pins + 100 * n,
 )

@@ -18,19 +18,18 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from partition import PYTHON
 from partition.errors import UserError, system_errors
 from partition.models.descriptions import Description
 from partition.records import sweep, temporary_name, to_json
 from partition.registry import Settings, resolved
-from partition.startup import PYTHON
 
-PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG = 1
 
 
 class TimeIsUp(UserError):
@@ -88,13 +87,11 @@ def in_files(model: Description) -> Iterator[Description]:
 @contextlib.contextmanager
 def _temporary_folder() -> Iterator[Path]:
     """A folder for one tool; those of tools whose process was killed are deleted."""
-    try:
+    with system_errors("no folder for temporary files", _TMPDIR):
         parent = Path(tempfile.gettempdir())
         sweep(parent)
         folder = temporary_name(parent / "gcn-partition")
         folder.mkdir(mode=0o700)
-    except OSError as error:
-        raise UserError(f"no folder for temporary files: {error}", _TMPDIR) from error
     try:
         yield folder
     finally:
@@ -106,18 +103,16 @@ _TMPDIR = "set the environment variable TMPDIR to a folder with space for the gr
 
 def _write_arrays(folder: Path, model: Description) -> None:
     """Arrays that are in files already are the same files there."""
-    arrays = {part.name: getattr(model, part.name) for part in fields(model)}
-    arrays = {key: array for key, array in arrays.items() if array is not None}
+    arrays = {key: array for key, array in vars(model).items() if array is not None}
     files = {key: _file_of(array) for key, array in arrays.items()}
     needed = sum(array.nbytes for key, array in arrays.items() if files[key] is None)
     with system_errors(f"cannot write the model to {folder.parent}", _TMPDIR):
         free = shutil.disk_usage(folder).free
         if free < needed:
             raise OSError(errno.ENOSPC, f"{needed >> 20} MiB are needed, {free >> 20} are free")
-        for key, array in arrays.items():
-            there = files[key]
+        for key, there in files.items():
             if there is None:
-                np.save(folder / f"{key}.npy", array, allow_pickle=False)
+                np.save(folder / f"{key}.npy", arrays[key], allow_pickle=False)
             else:
                 (folder / f"{key}.npy").symlink_to(there)
 
@@ -134,7 +129,7 @@ def _file_of(array: np.ndarray) -> Path | None:
 def _main(folder: Path) -> None:
     """The other process: read the task, run the tool, write the parts of each try."""
     if sys.platform == "linux":  # do not outlive the parent
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     task = json.loads((folder / "task.json").read_text(encoding="utf-8"))
     if os.getppid() != task["parent"]:  # which died before
         return
@@ -151,15 +146,13 @@ def _main(folder: Path) -> None:
 
 def _read_model(folder: Path, kind: Any) -> Description:
     """The model in a folder, mapped; its optional arrays that are None have no file."""
-    files = {part.name: folder / f"{part.name}.npy" for part in fields(kind)}
-    return kind(**{name: _mapped(file) if file.exists() else None for name, file in files.items()})
-
-
-def _mapped(path: Path) -> np.ndarray:
-    try:
-        return np.load(path, mmap_mode="c", allow_pickle=False)
-    except ValueError:  # an empty array cannot be mapped
-        return np.load(path, allow_pickle=False)
+    arrays = {}
+    for file in folder.glob("*.npy"):
+        try:
+            arrays[file.stem] = np.load(file, mmap_mode="c", allow_pickle=False)
+        except ValueError:  # an empty array cannot be mapped
+            arrays[file.stem] = np.load(file, allow_pickle=False)
+    return kind(**arrays)
 
 
 def _failure(returncode: int, output: str) -> UserError:
@@ -168,11 +161,9 @@ def _failure(returncode: int, output: str) -> UserError:
     last = lines[-1] if lines else "it printed nothing"
     if returncode > 0:
         return UserError(f"the tool failed: {last}", "try another tool or other options")
-    number = -returncode
-    known = number in signal.Signals.__members__.values()
-    by = signal.Signals(number).name if known else f"signal {number}"
-    hint = "try another tool or a smaller k"
-    hint = "not enough memory?" if number == signal.SIGKILL else hint
+    names = {number.value: number.name for number in signal.Signals}
+    by = names.get(-returncode, f"signal {-returncode}")
+    hint = "not enough memory?" if by == "SIGKILL" else "try another tool or a smaller k"
     return UserError(f"the tool was killed by {by}: {last}", hint)
 
 

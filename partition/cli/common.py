@@ -9,15 +9,14 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import click
 
-from partition.commands import Assignments, Result
-from partition.errors import UserError, shown
+from partition.commands import Result
+from partition.errors import shown
 from partition.graph.graph import DIRECTIONS
 from partition.graph.store import Partition
-from partition.pipeline import balance
 from partition.reporting import tables
 from partition.terminal import console, duration, on_terminal, pauses
 
@@ -25,21 +24,11 @@ from partition.terminal import console, duration, on_terminal, pauses
 GraphFolder = Annotated[Path, {"metavar": "G.graph"}]
 NewGraph = Annotated[Path, {"metavar": "OUT.graph"}]
 Names = Annotated[tuple[str, ...], {"metavar": "NAME..."}]
-Force = Annotated[bool, {"help": "Replace existing output."}]
+Force = Annotated[bool, {"names": ["--force"], "help": "Replace existing output."}]
 Direction = Annotated[
     str | None,
     click.Choice(DIRECTIONS),
     {"help": "Direction of the aggregation.  [default: the graph's]"},
-]
-Constraints = Annotated[
-    str,
-    {
-        "metavar": "|".join(balance.CONSTRAINTS),
-        "also": "; ".join(f"{name}: {text}" for name, text in balance.CONSTRAINTS.items()) + ".",
-    },
-]
-Settings = Annotated[
-    tuple[str, ...], {"names": ["--set"], "metavar": "OPTION=VALUE", "cls": Assignments}
 ]
 
 
@@ -58,64 +47,6 @@ def result_of(
             show(partition)
 
     return Result(together | common, show_all)
-
-
-def show_added(partition: Partition) -> None:
-    """One line of a new partition, after a table of the steps that led to it, or were tried."""
-    if partition.history:
-        tables.show_history(partition.history)
-    direction = partition.direction
-    rows = partition.metrics[direction]
-    click.echo(
-        f"{partition.name}: {partition.k} parts, volume {rows.volume:,} rows, "
-        f"max send {max(rows.send_rows):,}, imbalance {rows.imbalance:.4f}, "
-        f"{partition.seconds:.1f} s"
-    )
-    kinds = ("mixed exchange", partition.mixed), ("of means by relation", partition.by_relation)
-    for title, found in kinds:
-        if not found:
-            continue
-        mixed = found[direction]
-        click.echo(
-            f"  {title}: volume {mixed.volume:,} rows, {sum(mixed.send_sums or ()):,} of "
-            f"them partial sums, max send {max(mixed.send_rows):,}, imbalance {mixed.imbalance:.4f}"
-        )
-    if partition.nodes:
-        traffic = partition.nodes[direction]
-        click.echo(
-            f"  {traffic.ranks_per_node} ranks per node: {sum(traffic.send_rows):,} rows between "
-            f"nodes, {sum(traffic.inside_rows):,} inside, a node sends {max(traffic.send_rows):,} "
-            "at most"
-        )
-
-
-def parse_pairs(option: str, form: str, pairs: Sequence[str], hint: str) -> dict[str, Any]:
-    """The keys and values of an option KEY=VALUE that is repeated."""
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not key.isidentifier() or not equals:
-            raise UserError(f"{option} {pair!r} is not of the form {form}", hint)
-        if key in found:
-            raise UserError(f"{option} {pair}: {key} is given twice")
-        found[key] = value
-    return found
-
-
-def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
-    """The options of ``--set OPTION=VALUE``."""
-    hint = "gcn-partition models lists options"
-    options = parse_pairs("--set", "OPTION=VALUE", pairs, hint)
-    for key in options.keys() & RESERVED:
-        own = f"--{key.replace('_', '-')}"
-        raise UserError(f"--set {key}=…: {key} has an option of its own, {own}")
-    return options
-
-
-RESERVED = {
-    "model", "k", "imbalance", "seed", "name", "tool", "direction", "overwrite", "path", "balance",
-    "refine", "ranks_per_node", "mapping", "memory", "time_limit",
-}  # fmt: skip
 
 
 def is_given(name: str) -> bool:

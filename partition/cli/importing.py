@@ -1,7 +1,8 @@
-"""Options of imports, of one process and of the ranks of a job, and what they say together."""
+"""Commands of ``gcn-partition`` that make a graph folder, or add to one, and their options."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,12 +10,12 @@ from typing import Annotated, Any
 import click
 
 from partition.cli import common
-from partition.commands import Result, command, parse_bytes
+from partition.commands import Commands, Result, command, like, parse_bytes
 from partition.errors import DataWarning, UserError
 from partition.graph import store
-from partition.graph.graph import FORMS, MASKS
+from partition.graph.graph import FORMS, MASKS, Graph
 from partition.graph.relations import STORED_NAME
-from partition.importing import assemble
+from partition.importing import assemble, synthetic
 from partition.importing.arcs import DUPLICATES, SELF_LOOPS
 from partition.importing.data_files import MASK_NUMBERS, SPLIT_EXAMPLES, ArcFiles, RandomSplit
 from partition.importing.readers import READERS, STREAMS
@@ -143,6 +144,11 @@ class _VertexData:
 
     def to_fields(self) -> dict[str, Any]:
         """Convert the options to arguments of :func:`partition.importing.assemble.attach_files`."""
+        found = dict(vars(self))
+        split, splits = found.pop("split"), found.pop("splits")
+        if split is None and splits is not None:
+            hint = f"--split {SPLIT_EXAMPLES}"
+            raise UserError("--splits says how many splits are drawn, but not how", hint)
         of_types: dict[str, Path] = {}
         of_all = []
         for text in self.features:
@@ -156,20 +162,16 @@ class _VertexData:
         if len(of_all) > 1 or (of_all and of_types):
             hint = "once, or TYPE=FILE for each type of vertices"
             raise UserError("--features is given twice", hint)
-        if self.split is None and self.splits is not None:
-            hint = f"--split {SPLIT_EXAMPLES}"
-            raise UserError("--splits says how many splits are drawn, but not how", hint)
-        same = ("labels", "label_column", "targets", "ids", "comments", "mask_numbers", "seed")
-        masks = {name: getattr(self, f"{name}_mask") for name in MASKS}
         rule = None
-        if self.split is not None:
-            rule = RandomSplit(self.split, 1 if self.splits is None else self.splits, self.seed)
-        return {name: getattr(self, name) for name in (*same, "keep_features")} | {
+        if split is not None:
+            rule = RandomSplit(split, 1 if splits is None else splits, self.seed)
+        masks = {mask: found.pop(f"{mask}_mask") for mask in MASKS}
+        return found | {
             "features": of_all[0] if of_all else None,
             "type_features": of_types,
-            "masks": {name: file for name, file in masks.items() if file is not None},
+            "masks": {mask: file for mask, file in masks.items() if file is not None},
+            "missing_labels": found.pop("missing_label"),
             "split": rule,
-            "missing_labels": self.missing_label,
         }
 
 
@@ -181,42 +183,21 @@ class ImportOptions(_VertexData, _SourceOptions):
         self, relation: tuple[str, ...] = (), nodes: tuple[str, ...] = ()
     ) -> dict[str, Any]:
         """Arguments of an import; the tables of ``relation`` and ``nodes`` are in its layout."""
-        # Names of columns are said of the list; files and random data are not in it.
-        of_arcs = {"arc_features": self.arc_features, "arc_label": self.arc_label}
-        files = {
-            name: value
-            for name, value in of_arcs.items()
-            if value is not None and (value.endswith(".npy") or value.startswith("random:"))
-        }
+        found = self.to_fields()
         said = ("columns", "header", "comments", "string_ids", "vertices", "ids")
-        layout: dict[str, Any] = {name: getattr(self, name) for name in said}
-        layout |= {name: value for name, value in of_arcs.items() if name not in files}
-        arc_files = ArcFiles(files.get("arc_features"), files.get("arc_label"), {}, self.seed)
-        fields = self.to_fields()
-        del fields["ids"], fields["comments"]  # of the layout
-        rules = ("format", "undirected", "duplicates", "self_loops")
-        fields |= {name: getattr(self, name) for name in rules}
-        fields |= {"direction": self.direction or "in", "arc_files": arc_files}
-        return fields | {"layout": Layout(**layout, relation=relation, nodes=nodes)}
-
-
-# The folder does not say it; its loader adds the reverses for these two.
-ONE_WAY = (
-    "OGB lists an undirected edge once: for ogbn-products and ogbn-proteins, import with "
-    "--undirected"
-)
-
-
-DIRECTED = (
-    "the graph is directed, and a vertex sums over the arcs that enter it; --undirected adds the "
-    "reverse of every arc, as is usual for citations and links"
-)
-
-
-ONE_WAY_RELATIONS = (
-    "a vertex sums over the arcs that enter it; --reverse adds the reverse of each relation, so "
-    "that the types at their sources sum too"
-)
+        layout = {name: found.pop(name) for name in said}
+        # Names of columns are said of the list; files and random data are not in it.
+        of_arcs = {name: found.pop(name) for name in ("arc_features", "arc_label")}
+        files = {
+            name: value if re.search(r"^random:|\.npy$", value or "") else None
+            for name, value in of_arcs.items()
+        }
+        layout |= {name: value for name, value in of_arcs.items() if files[name] is None}
+        return found | {
+            "direction": self.direction or "in",
+            "arc_files": ArcFiles(files["arc_features"], files["arc_label"], {}, self.seed),
+            "layout": Layout(**layout, relation=relation, nodes=nodes),
+        }
 
 
 @command
@@ -263,7 +244,7 @@ def import_(
     gcn-partition import ogbn_mag mag.graph --reverse
     gcn-partition import DIR g.graph --relation author,writes,paper=w.csv --nodes paper=p.parquet
     """
-    fields = options.to_import_fields(relation=relation, nodes=nodes)
+    fields = options.to_import_fields(relation, nodes)
     limit = None if memory is None else parse_bytes(memory)
     with common.shown_warnings(DataWarning, "note"), common.working() as tell:
         manifest = assemble.import_graph(
@@ -271,12 +252,21 @@ def import_(
             tell=tell, **fields,
         )  # fmt: skip
     if manifest.source["format"] == "ogb" and manifest.directed and not options.undirected:
-        common.note(ONE_WAY)
-    elif manifest.vertex_types:
-        if not reverse:
-            common.note(ONE_WAY_RELATIONS)
-    elif manifest.directed and options.direction is None and not options.undirected:
-        common.note(DIRECTED)
+        # The folder does not say it; its loader adds the reverses for these two.
+        common.note(
+            "OGB lists an undirected edge once: for ogbn-products and ogbn-proteins, import with "
+            "--undirected"
+        )
+    elif manifest.vertex_types and not reverse:
+        common.note(
+            "a vertex sums over the arcs that enter it; --reverse adds the reverse of each "
+            "relation, so that the types at their sources sum too"
+        )
+    elif manifest.directed and not (manifest.vertex_types or options.direction):
+        common.note(
+            "the graph is directed, and a vertex sums over the arcs that enter it; --undirected "
+            "adds the reverse of every arc, as is usual for citations and links"
+        )
     return _result(out, manifest)
 
 
@@ -318,8 +308,8 @@ def attach(
     gcn-partition attach links.graph --arc-features random:16 --arc-labels y.npy
     gcn-partition attach mag.graph --features author=a.npy --features institution=i.npy
     """
-    masks = zip(MASKS, (arc_train_mask, arc_val_mask, arc_test_mask), strict=True)
-    of_arcs = {name: file for name, file in masks if file is not None}
+    masks = {"train": arc_train_mask, "val": arc_val_mask, "test": arc_test_mask}
+    of_arcs = {mask: file for mask, file in masks.items() if file is not None}
     arc_files = ArcFiles(arc_features, arc_labels, of_arcs, data.seed)
     fields = data.to_fields()
     said = ("features", "type_features", "labels", "targets", "label_column", "masks", "split")
@@ -328,8 +318,8 @@ def attach(
         hint = "give --features, --labels, --targets, a mask, --split, or --arc-features"
         raise UserError("there is nothing to attach", hint)
     with common.shown_warnings(DataWarning, "note"):
-        manifest = assemble.attach_files(graph, arc_files=arc_files, report=common.note, **fields)
-    return _result(graph, manifest)
+        made = assemble.attach_files(graph, arc_files=arc_files, report=common.note, **fields)
+    return _result(graph, made)
 
 
 @command
@@ -359,11 +349,10 @@ def export(
     """
     from partition.importing.assemble import export_relations, export_tables
 
+    stored = store.open_graph(graph)
     if relation:
-        stored = store.open_graph(graph)
-        manifest = export_relations(stored, out, relation, force, common.note)
-        return _result(out, manifest)
-    facts = export_tables(store.open_graph(graph), out, force)
+        return _result(out, export_relations(stored, out, relation, force, common.note))
+    facts = export_tables(stored, out, force)
     line = f"{out}: {len(facts['relations']):,} relations, {len(facts['nodes']):,} types"
     return Result(facts, line)
 
@@ -372,3 +361,148 @@ def _result(path: Path, manifest: store.Manifest) -> Result:
     summary = tables.describe_data(store.open_graph(path))
     facts = {"path": str(path), "manifest": manifest, "summary": summary}
     return Result(facts, lambda _: tables.show_data(path, manifest, summary))
+
+
+@command
+@like(synthetic.sbm)
+def sbm(
+    out: common.NewGraph,
+    *,
+    n: int = 20000,
+    classes: int = 8,
+    force: common.Force = False,
+    **options: Any,
+) -> Result:
+    """A stochastic block model: planted communities, with features that depend on them.
+
+    Parameters
+    ----------
+    n : -n --vertices
+    classes : -c --classes
+        Communities.
+    degree
+        Mean degree.
+    intra
+        Share of edges in a community.
+    features
+        Columns of features.
+    noise
+        Standard deviation.
+    train
+        Share to train on.
+    val
+        Share to validate on.
+    """
+    facts = {"n": n, "classes": classes} | options
+    return write_synthetic(out, "sbm", synthetic.sbm(**facts), facts, force)
+
+
+@command
+@like(synthetic.rmat)
+def rmat(
+    out: common.NewGraph,
+    *,
+    scale: int = 14,
+    arcs: int | None = None,
+    force: common.Force = False,
+    **options: Any,
+) -> Result:
+    """An R-MAT graph, with very unequal degrees: few vertices have very many arcs.
+
+    Parameters
+    ----------
+    scale
+        2**SCALE vertices.
+    arcs
+        Arcs to draw.  [default: 16 per vertex]
+    a : -a
+        Upper left probability.
+    b : -b
+        Upper right probability.
+    c : -c
+        Lower left probability.
+    undirected
+        Add the reverse of every arc.
+    shuffle
+        Number vertices at random.
+    features
+        Columns of random features.  [default: none]
+    classes
+        Random classes.  [default: none]
+    """
+    arcs = 16 << max(0, scale) if arcs is None else arcs
+    facts = {"scale": scale, "arcs": arcs} | options
+    return write_synthetic(out, "rmat", synthetic.rmat(**facts), facts, force)
+
+
+@command
+@like(synthetic.hetero)
+def hetero(
+    out: common.NewGraph,
+    *,
+    types: str = synthetic.TYPES,
+    relations: str = synthetic.RELATIONS,
+    features: int = 16,
+    force: common.Force = False,
+    **options: Any,
+) -> Result:
+    """A graph of several types and relations: labels that relations tell.
+
+    Each vertex has a community, and an arc of the r-th relation joins community c to c + r.
+
+    Parameters
+    ----------
+    types : TYPE:N[:D],…
+        Vertices of each type, and columns of features where it is not --features. The first has
+        labels.
+    relations : A-NAME-B:N,…
+        Arcs of each relation.
+    features
+        Columns of features.
+    classes : -c --classes
+        Communities.
+    intra
+        Share of arcs that follow the shift of their relation.
+    noise
+        Standard deviation.
+    train
+        Share to train on.
+    val
+        Share to validate on.
+    reverse
+        Add the reverse of each relation.
+
+    Examples
+    --------
+    gcn-partition synth hetero g.graph --reverse
+    gcn-partition synth hetero g.graph --types paper:4000,author:6000:8,venue:50:0 \\
+        --relations author-writes-paper:20000,paper-cites-paper:8000,paper-at-venue:4000
+    """
+    store.check_target(out, force)
+    sizes = synthetic.parse_types(types, features)
+    graph = synthetic.hetero(sizes, synthetic.parse_relations(relations), **options)
+    facts = {"types": types, "relations": relations, "features": features} | options
+    return write_synthetic(out, "hetero", graph, facts, force)
+
+
+@click.group(cls=Commands, commands=[sbm, rmat, hetero])
+def synth() -> None:
+    """Make a synthetic graph.
+
+    sbm has communities and labels; rmat has very unequal degrees; hetero has types of vertices and
+    relations.
+    """
+
+
+def write_synthetic(
+    out: Path, kind: str, graph: Graph, options: dict[str, Any], force: bool
+) -> Result:
+    """Write a graph of a generator, whose arguments the manifest gets, and say what it has."""
+    source = {"synthetic": kind} | {key: v for key, v in options.items() if v is not None}
+    manifest = store.write_graph(out, graph, source=source, overwrite=force, report=common.note)
+    direction = "directed" if manifest.directed else "undirected"
+    line = (
+        f"{out}: {manifest.n:,} vertices, {manifest.nnz:,} arcs, {direction}, "
+        f"{manifest.features} features, {manifest.classes} classes"
+    )
+    return Result({"path": str(out), "manifest": manifest}, line)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import click
 from partition.backends import TOOLS
 from partition.cli import common
 from partition.commands import Commands, Result, command
+from partition.deadline import end_in_order
 from partition.errors import UserError, unknown_name
 from partition.graph import store
 from partition.graph.graph import Graph
@@ -21,23 +21,19 @@ from partition.graph.vertex_pairs import list_pairs, read_pairs, remove_pairs
 from partition.pipeline import adding
 from partition.pipeline.checking import check_folder
 from partition.reporting import tables
-from partition.signals import end_in_order
 
+# Commands of modules that are imported once one of theirs is asked for.
+_MODULES = {
+    "importing": ("import_", "attach", "export", "synth"),
+    "partitions": (
+        "add", "refine", "export_model", "import_parts", "compare", "simulate_", "study_",
+    ),
+    "sets": ("pairs", "samples", "negatives"),
+}  # fmt: skip
 ELSEWHERE = {
-    "import": "partition.cli.importing:import_",
-    "attach": "partition.cli.importing:attach",
-    "add": "partition.cli.make:add",
-    "refine": "partition.cli.make:refine",
-    "export": "partition.cli.importing:export",
-    "export-model": "partition.cli.make:export_model",
-    "import-parts": "partition.cli.make:import_parts",
-    "compare": "partition.cli.comparing:compare",
-    "simulate": "partition.cli.comparing:simulate_",
-    "study": "partition.cli.comparing:study_",
-    "synth": "partition.cli.synth:synth",
-    "pairs": "partition.cli.sets:pairs",
-    "samples": "partition.cli.sets:samples",
-    "negatives": "partition.cli.sets:negatives",
+    name.strip("_").replace("_", "-"): f"partition.cli.{module}:{name}"
+    for module, names in _MODULES.items()
+    for name in names
 }
 
 
@@ -51,17 +47,16 @@ def info(graph: common.GraphFolder, name: str | None = None) -> Result:
         stored = store.open_graph(graph)
         partitions, pairs, samples = _contents(graph, stored.graph)
         facts = {"path": str(graph), "manifest": stored.manifest}
-        facts |= {"degrees": tables.degrees(stored.merged), "partitions": _described(partitions)}
+        facts |= {"degrees": tables.degrees(stored.merged), "partitions": _facts(partitions)}
         more = {"pairs": pairs, "samples": samples, "schema": tables.describe_schema(stored.graph)}
         facts |= {key: found for key, found in more.items() if found}
         return Result(facts, partial(tables.show_graph, stored, partitions))
     kind = _kind_of(graph, name)
     if kind == "samples":
-        one = tables.describe_samples(read_samples(graph, name))
-        return Result(one, tables.show_samples)
+        return Result(tables.describe_samples(read_samples(graph, name)), tables.show_set)
     if kind == "pairs":
         described = tables.describe_pairs(read_pairs(graph, name), store.open_graph(graph).graph)
-        return Result(described, tables.show_pairs)
+        return Result(described, tables.show_set)
     found = [store.read_partition(graph, each) for each in store.members(graph, name)]
     return common.result_of(found, tables.show_partition)
 
@@ -79,7 +74,7 @@ def _contents(
     )
 
 
-def _described(partitions: Iterable[store.Partition]) -> list[dict[str, object]]:
+def _facts(partitions: Iterable[store.Partition]) -> list[dict[str, object]]:
     return [tables.describe_partition(partition, lists=False) for partition in partitions]
 
 
@@ -87,11 +82,7 @@ def _kind_of(graph: Path, name: str) -> str:
     """Of which kind a name is: "partition", "pairs" or "samples"; a UserError if of none."""
     partitions = store.list_partitions(graph)
     sets = {"pairs": list_pairs(graph), "samples": list_samples(graph)}
-    if (
-        name in partitions
-        or set(store.members(graph, name)) & set(partitions)
-        or not any(sets.values())
-    ):
+    if {name, *store.members(graph, name)} & {*partitions} or not any(sets.values()):
         return "partition"
     found = next((kind for kind, names in sets.items() if name in names), None)
     if found is None:
@@ -125,8 +116,8 @@ def list_(graph: common.GraphFolder) -> Result:
     """List the partitions of a graph, and its sets of pairs and of samples."""
     store.open_graph(graph, check=False)
     partitions, *sets = _contents(graph)
-    facts = [tables.describe_partition(partition, lists=False) for partition in partitions]
-    return Result([*facts, *itertools.chain(*sets)], lambda _: tables.show_list(partitions, *sets))
+    facts = [*_facts(partitions), *itertools.chain(*sets)]
+    return Result(facts, lambda _: tables.show_list(partitions, *sets))
 
 
 @command
@@ -134,16 +125,19 @@ def remove(graph: common.GraphFolder, names: common.Names) -> Result:
     """Delete partitions, and sets of pairs and of samples: of two of one name both."""
     store.open_graph(graph, check=False)
     kinds = {name: _kind_of(graph, name) for name in names}
-    of = [name for name, kind in kinds.items() if kind == "partition"]
-    partitions = [each for name in of for each in store.members(graph, name)]
-    store.remove_partition(graph, *partitions)
+    removed = [
+        each
+        for name, kind in kinds.items()
+        if kind == "partition"
+        for each in store.members(graph, name)
+    ]
+    store.remove_partition(graph, *removed)
     removing = {"pairs": remove_pairs, "samples": remove_samples}
     for name, kind in kinds.items():
         if kind in removing:
             removing[kind](graph, name)
-    removed = [*partitions, *(name for name in kinds if name not in of)]
-    line = f"removed {', '.join(removed)}"
-    return Result({"removed": removed}, line)
+            removed.append(name)
+    return Result({"removed": removed}, f"removed {', '.join(removed)}")
 
 
 @command
@@ -154,7 +148,10 @@ def models() -> Result:
     for name, model in adding.MODELS.items():
         for tool in model.tools:
             options = {**model.options, **({} if missing[tool] else TOOLS.get(tool).options)}
-            table = {key: asdict(option) for key, option in options.items()}
+            shown = ("default", "help", "choices")
+            table = {
+                name: {key: getattr(one, key) for key in shown} for name, one in options.items()
+            }
             facts = {"model": name, "help": model.help, "tool": tool, "missing": missing[tool]}
             rows.append(facts | {"options": table})
     return Result(rows, tables.show_models)

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from partition import tensor_files
 from partition.errors import UserError, require
 from partition.graph.graph import MASKS, Graph
 from partition.graph.relations import Relation, names_of, number_relations
@@ -30,7 +31,6 @@ from partition.importing.readers.names import MASK_OF
 from partition.importing.readers.numbering import positions
 from partition.importing.readers.source import Layout
 from partition.records import NUMBERS, TEXTS, map_npy, read_npz
-from partition.tensor_files import pickles, torch_zip
 
 _Arrays = dict[str, np.ndarray]
 _VERTICES = ("positives", "negatives", "candidates", "both")  # arrays that hold ids of vertices
@@ -39,11 +39,11 @@ _SUFFIXES = (
     *_TORCH, ".npy", ".parquet",
     *(text + packed for text in (".csv", ".tsv", ".txt") for packed in ("", *COMPRESSED)),
 )  # fmt: skip
-_MEANT = pickles.Meant(
+_MEANT = tensor_files.Meant(
     "pairs of vertices in a file of torch",
     "torch.save({'edge': pairs, 'edge_neg': negatives}, FILE), tensors of shape (m, 2)",
 )
-_NAMES = torch_files.CACHES | pickles.ARRAY_NAMES
+_NAMES = torch_files.CACHES | tensor_files.ARRAY_NAMES
 # _Arrays that are read, by their names in OGB and PyTorch Geometric.
 _KNOWN = {
     "edge", "edge_neg", "source_node", "target_node", "source_node_neg", "target_node_neg",
@@ -310,13 +310,13 @@ def _torch(path: Path, masks: int) -> tuple[list[_Arrays], set[str]]:
     check_file(path)
     read_as = torch_files.CLASSES, _MEANT, _NAMES
     if not zipfile.is_zipfile(path):
-        return _parts(torch_zip.read_old_torch(path, *read_as), None, path, masks)
-    with torch_zip.open_torch(path, *read_as) as file:
+        return _parts(tensor_files.read_old_torch(path, *read_as), None, path, masks)
+    with tensor_files.open_torch(path, *read_as) as file:
         return _parts(file.content, file, path, masks)
 
 
 def _parts(
-    content: object, file: torch_zip.TorchFile | None, path: Path, masks: int
+    content: object, file: tensor_files.TorchFile | None, path: Path, masks: int
 ) -> tuple[list[_Arrays], set[str]]:
     parts: list[object] = [content]
     if isinstance(content, dict) and {"train", "test"} <= content.keys():
@@ -338,9 +338,9 @@ def _parts(
                     f"{path} has vertices of several types, such as ogbl-biokg",
                     "number all vertices together, and give tables of pairs",
                 )
-            tensor = torch_zip.is_tensor(value)
+            tensor = tensor_files.is_tensor(value)
             if name not in _KNOWN:
-                unread |= {name} if tensor or pickles.is_numpy_array(value) else set()
+                unread |= {name} if tensor or tensor_files.is_numpy_array(value) else set()
             elif tensor and file is None:
                 raise UserError(
                     f"{path} has tensors in a form older than torch 1.6",
@@ -349,7 +349,7 @@ def _parts(
             elif tensor and file is not None:
                 fields[name] = file.array(name, value)
             else:
-                fields[name] = pickles.numpy_array(value, f"{path}: {name}")
+                fields[name] = tensor_files.numpy_array(value, f"{path}: {name}")
         found.append(_named_pairs(fields, str(path)))
     return found, unread
 

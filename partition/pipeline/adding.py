@@ -32,7 +32,7 @@ import scipy.sparse as sp
 from partition.backends import HUGE, TOOLS, Tool
 from partition.backends.catalogue import MODELS, all_options, describe, settled, unknown_model
 from partition.backends.process import TimeIsUp, in_files, run_each
-from partition.deadline import Deadline, deadline_for
+from partition.deadline import Deadline, at_once, deadline_for
 from partition.errors import UserError, require
 from partition.graph import metrics as measuring
 from partition.graph import store
@@ -50,13 +50,12 @@ from partition.pipeline.balance import Recipe
 from partition.refinement.objective import OBJECTIVES, Objective, cells
 from partition.registry import Settings
 from partition.resident import let_go, taken
-from partition.signals import at_once
 
 # The time that measuring takes, of rows and mixed, in both directions; and the most of a time
 # limit that is kept for it.
 _SECONDS_PER_ARC, _MOST_SHARE = 0.8e-6, 0.3
 # Endings of default names of refined partitions, and of those refined for a mixed exchange.
-_REFINED, _MIXED = "+refined", "+mixed"
+REFINED, _MIXED = "+refined", "+mixed"
 # Facts that are recorded of the partition that another one was refined from, and those of its
 # options that hold for the result.
 _STARTED_FROM = (
@@ -143,7 +142,7 @@ def add_partition(
         usual = objective is None or wanted == objective.default
         name = f"{model}-{k}" if usual else f"{model}-{wanted}-{k}"
         name += replace(recipe, imbalance=imbalance, seed=recipe.seed * seeded).ending
-        name += "" if refine is None else _REFINED
+        name += "" if refine is None else REFINED
     with new_partition(stored.path, (name,), "gcn-partition add", overwrite):
         start, history, refining = time.perf_counter(), [], None
         deadline = deadline.part(1 - measuring_share(stored.manifest, time_limit))
@@ -243,7 +242,7 @@ def refine_partition(
     require(0 < effort < math.inf, f"effort = {effort}: it multiplies the work, 1 is the default")
     if name is None:
         differs = balance.USUAL_IMBALANCE if recipe.imbalance == usual else recipe.imbalance
-        ending = _MIXED if objective.exchange == "mixed" else _REFINED
+        ending = _MIXED if objective.exchange == "mixed" else REFINED
         ending = ending if k == before.k else f"-in-{k}{ending}"
         name = start + ending + balance.name_of_numbers(differs, seed)
     with new_partition(stored.path, (name,), "gcn-partition refine", overwrite):

@@ -13,7 +13,7 @@ import numpy as np
 from partition.backends import TOOLS
 from partition.backends.catalogue import AUTO, MODELS, all_options
 from partition.backends.process import TimeIsUp
-from partition.deadline import Deadline
+from partition.deadline import Deadline, at_once
 from partition.errors import UserError, check_name, require
 from partition.graph import store
 from partition.graph.metrics import Metrics, measure, measure_mixed
@@ -22,7 +22,6 @@ from partition.pipeline import adding, balance
 from partition.pipeline.balance import Recipe
 from partition.refinement.objective import Objective, sweeps_for
 from partition.registry import Settings
-from partition.signals import at_once
 
 _ENTRY, _NUMBER = 2e-9, 2e-10  # seconds of a core of an ordinary server
 # Seconds by default, of small graphs and of large ones, and of an arc between them.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -14,9 +13,17 @@ from rich.table import Column, Table
 
 from partition import terminal
 from partition.errors import shown
-from partition.graph import graph as graphs
 from partition.graph.aggregation import arrivals, loops
-from partition.graph.graph import AT_ONCE, MASKS, UNLABELLED, Graph, SparseRows
+from partition.graph.graph import (
+    AT_ONCE,
+    MASKS,
+    UNLABELLED,
+    Graph,
+    SparseRows,
+    by_type,
+    known_rows,
+    of_split,
+)
 from partition.graph.metrics import Metrics, NodeTraffic
 from partition.graph.relations import names_of
 from partition.graph.samples import SampleSet
@@ -24,21 +31,19 @@ from partition.graph.store import EXCHANGED, Manifest, Partition, StoredGraph
 from partition.graph.vertex_pairs import PairSet, has_arcs
 from partition.pipeline.checking import Finding
 
-MANY = 40  # relations in a table
-MANY_CLASSES = 20
-MANY_COLUMNS = 16
-MANY_PARTS = 64
-DIRECTION_TEXT = {
-    "in": "an arc j→i lets vertex i sum the row of j",
-    "out": "an arc j→i lets vertex j sum the row of i",
-}
-RULES = {"keep": "kept", "drop": "dropped", "merge": "merged", "sum": "added up"}
-ROWS = {"volume": "volume", "max_send": "max send", "max_recv": "max\nreceive"}
-COMPARED = ROWS | {"messages": "messages", "imbalance": "imbalance"}
-MIXED = ROWS | {"sums": "partial\nsums", "imbalance": "imbalance"}
-STEPS = COMPARED | {"max_recv": "max receive"}
-WITH_RATIO = ("volume", "max_send")
-OPEN: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False}
+_MANY = 40  # relations in a table
+_MANY_CLASSES = 20
+_MANY_COLUMNS = 16
+_MANY_PARTS = 64
+# Heads of the figures of an exchange, in a narrow table.
+_FIGURES = {
+    "volume": "volume", "max_send": "max send", "max_recv": "max\nreceive", "sums": "partial\nsums",
+    "messages": "messages", "imbalance": "imbalance",
+}  # fmt: skip
+_ROWS = ("volume", "max_send", "max_recv", "messages", "imbalance")
+_MIXED = ("volume", "max_send", "max_recv", "sums", "imbalance")
+_Facts = Mapping[str, Any]
+_Lines = list[tuple[str, object]]
 
 
 def describe_partition(partition: Partition, *, lists: bool = True) -> dict[str, object]:
@@ -47,16 +52,15 @@ def describe_partition(partition: Partition, *, lists: bool = True) -> dict[str,
     With ``lists``, the figures of every part are included.
     """
     hidden = {"parts"} if lists else {"parts", *EXCHANGED, "nodes", "history"}
+    totals: dict[str, Mapping[Any, Metrics | NodeTraffic]] = {
+        "summary": partition.metrics, "mixed_summary": partition.mixed,
+        "by_relation_summary": partition.by_relation, "node_summary": partition.nodes,
+    }  # fmt: skip
     facts = {f.name: getattr(partition, f.name) for f in fields(partition) if f.name not in hidden}
-    return facts | {
-        "summary": _summaries(partition.metrics),
-        "mixed_summary": _summaries(partition.mixed),
-        "by_relation_summary": _summaries(partition.by_relation),
-        "node_summary": _summaries(partition.nodes),
-    }
+    return facts | {key: _summaries(figures) for key, figures in totals.items()}
 
 
-def _summaries(figures: Mapping[str, Metrics | NodeTraffic]) -> dict[str, dict[str, float]]:
+def _summaries(figures: Mapping[Any, Metrics | NodeTraffic]) -> dict[str, dict[str, float]]:
     """The totals of figures, by direction."""
     return {direction: each.summary() for direction, each in figures.items()}
 
@@ -66,13 +70,13 @@ def describe_pairs(pairs: PairSet, graph: Graph | None = None) -> dict[str, obje
     arrays = {"positives", "negatives", "candidates", "relations", "relation_names", "twins"}
     of = pairs.relations
     facts = {f.name: getattr(pairs, f.name) for f in fields(pairs) if f.name not in arrays}
-    relations = [int(found.max()) + 1 for found in pairs.relations.values() if len(found)]
+    numbers = np.concatenate([[-1], *of.values()])
     facts |= {
         "kind": "pairs",
         "positives": {mask: len(found) for mask, found in pairs.positives.items()},
         "negatives": {mask: len(found) for mask, found in pairs.negatives.items()},
         "candidates": {mask: found.shape[1] for mask, found in pairs.candidates.items()},
-        "relations": max(relations, default=0),
+        "relations": int(numbers.max()) + 1,
     }
     if graph is not None:
         facts["arcs"] = {
@@ -90,7 +94,6 @@ def describe_pairs(pairs: PairSet, graph: Graph | None = None) -> dict[str, obje
 def describe_samples(samples: SampleSet) -> dict[str, object]:
     """All about a set of samples but its numbers; the moments of its training steps."""
     (counts, _, _), (mean, deviation) = samples.moments, samples.scales()
-    every = samples.n * samples.steps
     own = ("name", "id", "made", "steps", "columns", "target_columns")
     return {key: getattr(samples, key) for key in own} | {
         "kind": "samples",
@@ -98,7 +101,7 @@ def describe_samples(samples: SampleSet) -> dict[str, object]:
         "ranges": {mask: [[*one] for one in some] for mask, some in samples.ranges.items()},
         "mean": mean.tolist(),
         "deviation": deviation.tolist(),
-        "unknown": (1 - counts.sum(axis=0) / max(1, every)).tolist(),
+        "unknown": (1 - counts.sum(axis=0) / max(1, samples.n * samples.steps)).tolist(),
     }
 
 
@@ -110,15 +113,28 @@ def describe_data(stored: StoredGraph) -> dict[str, object]:
     others; ``classes`` their vertices by name; ``masks`` theirs, of the first split.
     """
     graph = stored.graph
-    found: dict[str, object] = dict.fromkeys(("weights", "ids", "features", "labels", "targets"))
-    found |= {"vertices": graph.n, "arcs": graph.nnz, "directed": stored.manifest.directed}
-    found |= {"classes": {}, "splits": graph.splits}
+    masks = of_split(graph, 0).masks
+    found: dict[str, Any] = {
+        "vertices": graph.n, "arcs": graph.nnz, "directed": stored.manifest.directed,
+        "weights": None, "ids": None, "features": None, "labels": None, "targets": None,
+        "classes": {}, "splits": graph.splits,
+        "masks": {name: int(np.count_nonzero(mask)) for name, mask in masks.items()},
+    }  # fmt: skip
     if graph.weights is not None and graph.nnz:
-        found["weights"] = {"min": float(graph.weights.min()), "max": float(graph.weights.max())}
+        found["weights"] = _range([graph.weights])
     if graph.ids is not None and graph.n:
         found["ids"] = {"first": graph.ids[0].item(), "last": graph.ids[-1].item()}
-    if graph.features is not None and graph.n:
-        found["features"] = _range(graph.features)
+    if (x := graph.features) is not None and graph.n:
+        if isinstance(x, SparseRows):
+            entries, pieces, width = x.entries, [np.zeros(1), x.data], x.width
+        else:  # a slice at a time
+            width = x.shape[1]
+            step = max(1, (1 << 24) // width)
+            pieces = [x[start : start + step] for start in range(0, len(x), step)]
+            entries = sum(int(np.count_nonzero(piece)) for piece in pieces)
+        kept = "sparse" if isinstance(x, SparseRows) else "dense"
+        zeros = 1 - entries / x.size
+        found["features"] = {"columns": width, **_range(pieces), "zeros": zeros, "kept": kept}
     if graph.labels is not None:
         names = graph.class_names or tuple(map(str, range(graph.classes)))
         sizes = np.bincount(graph.labels[graph.labels != UNLABELLED], minlength=len(names))
@@ -128,35 +144,16 @@ def describe_data(stored: StoredGraph) -> dict[str, object]:
         values = graph.targets[~np.isnan(graph.targets)]
         known = values if len(values) else np.zeros(1)
         found["targets"] = {
-            "columns": int(graph.targets.shape[1]),
-            "min": float(known.min()),
-            "max": float(known.max()),
-            "unknown": 1 - len(values) / graph.targets.size,
-            "ones": float(np.mean(known == 1)),
-        }
-    masks = graphs.of_split(graph, 0).masks
-    return found | {"masks": {name: int(np.count_nonzero(mask)) for name, mask in masks.items()}}
+            "columns": graph.targets.shape[1], **_range([known]),
+            "unknown": 1 - len(values) / graph.targets.size, "ones": float(np.mean(known == 1)),
+        }  # fmt: skip
+    return found
 
 
-def _range(features: np.ndarray | SparseRows) -> dict[str, object]:
-    """Least and largest entry, the share of zeros and how they are kept, a slice at a time."""
-    if isinstance(features, SparseRows):
-        return {
-            "columns": features.width,
-            "min": min(0.0, float(features.data.min())),
-            "max": max(0.0, float(features.data.max())),
-            "zeros": 1 - features.entries / features.size,
-            "kept": "sparse",
-        }
-    step = max(1, (1 << 24) // features.shape[1])
-    slices = [features[start : start + step] for start in range(0, len(features), step)]
-    return {
-        "columns": int(features.shape[1]),
-        "min": min(float(piece.min()) for piece in slices),
-        "max": max(float(piece.max()) for piece in slices),
-        "zeros": 1 - sum(int(np.count_nonzero(piece)) for piece in slices) / features.size,
-        "kept": "dense",
-    }
+def _range(pieces: Sequence[np.ndarray]) -> dict[str, float]:
+    """The least and the largest number in some arrays."""
+    least, most = min(piece.min() for piece in pieces), max(piece.max() for piece in pieces)
+    return {"min": float(least), "max": float(most)}
 
 
 def degrees(graph: Graph) -> dict[str, object]:
@@ -165,18 +162,13 @@ def degrees(graph: Graph) -> dict[str, object]:
     A vertex is isolated if no arc joins it to another one.
     """
     out_degree, in_degree, looped = np.diff(graph.indptr), np.diff(arrivals(graph)), loops(graph)
-    return {
-        "out": _spread(out_degree),
-        "in": _spread(in_degree),
-        "self_loops": int(looped.sum()),
-        "isolated": int((out_degree + in_degree == 2 * looped).sum()),
-    }
-
-
-def _spread(degree: np.ndarray) -> dict[str, float]:
-    if not len(degree):
-        return {"min": 0, "mean": 0.0, "max": 0}
-    return {"min": int(degree.min()), "mean": float(degree.mean()), "max": int(degree.max())}
+    spread = {
+        name: {"min": 0, "mean": 0.0, "max": 0} if not graph.n
+        else {"min": int(of.min()), "mean": float(of.mean()), "max": int(of.max())}
+        for name, of in (("out", out_degree), ("in", in_degree))
+    }  # fmt: skip
+    isolated = int((out_degree + in_degree == 2 * looped).sum())
+    return {**spread, "self_loops": int(looped.sum()), "isolated": isolated}
 
 
 def describe_schema(graph: Graph) -> dict[str, object]:
@@ -187,22 +179,24 @@ def describe_schema(graph: Graph) -> dict[str, object]:
     types = graph.vertex_types
     if types is None or graph.arc_type is None:
         return {}
-    widths = {name: int(x.shape[1]) for name, x in graphs.by_type(graph).items()}
-    known = graphs.known_rows(graph)
+    widths, known = by_type(graph), known_rows(graph)
     arcs = np.zeros(len(graph.relations), np.int64)
     for start in range(0, graph.nnz, AT_ONCE):
         arcs += np.bincount(graph.arc_type[start : start + AT_ONCE], minlength=len(arcs))
     vertices = []
     for name in types.names:
         own = types.range(name)
-        labelled = 0 if known is None else int(known[own.start : own.stop].sum())
-        facts = {"name": name, "vertices": len(own), "features": widths.get(name, 0)}
-        vertices.append(facts | {"labelled": labelled})
-    relations = [
-        one._asdict() | {"arcs": int(count)}
-        for one, count in zip(graph.relations, arcs, strict=True)
-    ]
-    return {"vertex_types": vertices, "relations": relations}
+        vertices.append({
+            "name": name,
+            "vertices": len(own),
+            "features": widths[name].shape[1] if name in widths else 0,
+            "labelled": 0 if known is None else int(known[own.start : own.stop].sum()),
+        })  # fmt: skip
+    relations = zip(graph.relations, arcs.tolist(), strict=True)
+    return {
+        "vertex_types": vertices,
+        "relations": [one._asdict() | {"arcs": count} for one, count in relations],
+    }
 
 
 def _print(*what: Table | str) -> None:
@@ -242,27 +236,31 @@ def _number(value: Any) -> str:
     return f"{value:,.1f}" if value >= 10 else f"{value:.4f}"
 
 
-def _plain(value: object) -> str:
-    """A value of JSON as people read it."""
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_plain(item)}" for key, item in value.items()) or "-"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+def _plain(value: Any) -> str:
+    """A value of JSON as people read it; of a long list its first items."""
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:.6g}"
+        case [int(start), int(stop)]:  # a range of steps
+            return f"{start}:{stop}"
+        case list() | tuple():
+            more = ["…"] if len(value) > _MANY_COLUMNS else []
+            return ", ".join([*map(_plain, value[:_MANY_COLUMNS]), *more]) or "-"
+        case Mapping():
+            return ", ".join(f"{key} {_plain(item)}" for key, item in value.items()) or "-"
+    return str(value)
 
 
 def show_list(
-    partitions: Sequence[Partition],
-    sets: Sequence[Mapping[str, Any]] = (),
-    samples: Sequence[Mapping[str, Any]] = (),
+    partitions: Sequence[Partition], pairs: Sequence[_Facts] = (), samples: Sequence[_Facts] = ()
 ) -> None:
     """Print a line per partition, per set of pairs, and per set of samples."""
-    heads = [
-        "name", "model", "tool", "direction", ">k", ">seed", ">volume", ">max send", ">imbalance",
-        ">mixed\nvolume", ">mixed\nmax send", ">seconds",
-    ]  # fmt: skip
     lines: list[list[object]] = []
     for one in partitions:
         rows, mixed = one.metrics[one.direction], one.mixed.get(one.direction)
@@ -271,84 +269,53 @@ def show_list(
             rows.volume, max(rows.send_rows), f"{rows.imbalance:.4f}",
             *([mixed.volume, max(mixed.send_rows)] if mixed else "--"), f"{one.seconds:.2f}",
         ])  # fmt: skip
-    if partitions or not (sets or samples):
-        _print(_table(None, heads, lines))
-    if sets:
-        counted = all("arcs" in one for one in sets)  # how many of the pairs are
-        heads = ["pairs", "directed", *(f">{mask}" for mask in MASKS)]
-        heads += [*[">of them\narcs"] * counted, "~negatives", "~candidates", "~made"]
-        _print(_table(None, heads, (_cells_of_pairs(one, counted) for one in sets)))
+    if partitions or not (pairs or samples):
+        _print(_table(None, [
+            "name", "model", "tool", "direction", ">k", ">seed", ">volume", ">max send",
+            ">imbalance", ">mixed\nvolume", ">mixed\nmax send", ">seconds",
+        ], lines))  # fmt: skip
+    of_masks = [f">{mask}" for mask in MASKS]
+    if pairs:
+        counted = all("arcs" in one for one in pairs)  # how many of the pairs are
+        heads = ["pairs", "directed", *of_masks, *[">of them\narcs"] * counted]
+        _print(_table(None, [*heads, "~negatives", "~candidates", "~made"], ([
+            one["name"], _plain(one["directed"]), *(one["positives"][mask] for mask in MASKS),
+            *([sum(one["arcs"].values())] if counted else []), _plain(one["negatives"]),
+            _plain(one["candidates"] | ({"drawn": one["drawn"]} if one["drawn"] else {})),
+            shown(one["made"]),
+        ] for one in pairs)))  # fmt: skip
     if samples:
-        heads = ["samples", *(f">{head}" for head in ("steps", "columns", "targets", *MASKS))]
-        _print(_table(None, [*heads, "~made"], map(_cells_of_samples, samples)))
+        heads = ["samples", ">steps", ">columns", ">targets", *of_masks, "~made"]
+        _print(_table(None, heads, ([
+            one["name"], one["steps"], one["columns"], one["target_columns"],
+            *(sum(b - a for a, b in one["ranges"].get(mask, ())) for mask in MASKS),
+            shown(one["made"]),
+        ] for one in samples)))  # fmt: skip
 
 
-def _cells_of_pairs(one: Mapping[str, Any], counted: bool) -> list[object]:
-    arcs = [sum(one["arcs"].values())] if counted else []
-    drawn = {"drawn": one["drawn"]} if one["drawn"] else {}
-    texts = _plain(one["negatives"]), _plain(one["candidates"] | drawn), shown(one["made"])
-    sizes = [one["positives"][mask] for mask in MASKS]
-    return [one["name"], _plain(one["directed"]), *sizes, *arcs, *texts]
+def show_set(one: _Facts) -> None:
+    """Print all about one set of pairs or of samples, for ``info``."""
+    rows = ((key, value) for key, value in one.items() if key not in ("name", "kind"))
+    _print(_facts(one["name"], rows))
 
 
-def _cells_of_samples(one: Mapping[str, Any]) -> list[object]:
-    of_masks = [sum(b - a for a, b in one["ranges"].get(mask, ())) for mask in MASKS]
-    sizes = [one[key] for key in ("steps", "columns", "target_columns")]
-    return [one["name"], *sizes, *of_masks, shown(one["made"])]
-
-
-def show_samples(one: Mapping[str, Any]) -> None:
-    """Print all about one set of samples, for ``info``."""
-    facts = [(key, one[key]) for key in ("steps", "columns", "target_columns", "dtype")]
-    for mask, some in one["ranges"].items():
-        facts += [(mask, ", ".join(f"{start}:{stop}" for start, stop in some[:MANY_COLUMNS]))]
-    kinds = [f"state {place}" for place in range(one["columns"])]
-    kinds += [f"target {place}" for place in range(one["target_columns"])]
-    rows = zip(kinds, one["mean"], one["deviation"], one["unknown"], strict=True)
-    for kind, mean, deviation, unknown in itertools.islice(rows, MANY_COLUMNS):
-        text = f"mean {mean:.6g}, deviation {deviation:.6g}, unknown {unknown:.2%}"
-        facts += [(f"{kind}, in training", text)]
-    _print(_facts(one["name"], [*facts, *((key, one[key]) for key in ("made", "id"))]))
-
-
-def show_pairs(one: Mapping[str, Any]) -> None:
-    """Print all about one set of pairs, for ``info``."""
-    facts: list[tuple[str, object]] = []
-    for mask, size in one["positives"].items():
-        facts += [(mask, f"{size:,} pairs, {one['arcs'][mask]:,} of them arcs of the graph")]
-    for mask, size in one["negatives"].items():
-        of = "which belong to a pair each" if mask == "train" else "common to all pairs"
-        facts += [(f"{mask} negatives", f"{size:,}, {of}")]
-    ends = {"second": "second end", "both": "second end, or, half of them, of the first"}
-    for mask, size in one["candidates"].items():
-        facts += [(f"{mask} candidates", f"{size:,}, in place of the {ends[one['replaced']]}")]
-    for twin in one["twins"]:
-        turned = " turned round" if twin["turned"] else ""
-        text = f"{twin['other']}, the edges of {twin['relation']}{turned}"
-        facts += [("held out with", text if twin["other"] else "the other direction")]
-    facts += [(key, one[key]) for key in ("drawn", "relations") if one[key]]
-    facts += [(key, one[key]) for key in ("directed", "seed", "made", "id", "graph_id")]
-    _print(_facts(one["name"], facts))
-
-
-def show_graph(
-    stored: StoredGraph, partitions: Sequence[Partition], info: Mapping[str, Any]
-) -> None:
+def show_graph(stored: StoredGraph, partitions: Sequence[Partition], info: _Facts) -> None:
     """Print a graph, for ``info``, with its degrees, what it has by names, and its schema."""
     manifest, degree = stored.manifest, info["degrees"]
     kind = "directed" if manifest.directed else "undirected (both arcs of an edge are stored)"
     weights = "weighted" if manifest.weighted else "no weights"
     parallel = ", parallel ones kept" if manifest.parallel else ""
-    spread = {
-        name: f"{degree[name]['min']:,} … {degree[name]['max']:,}, mean {degree[name]['mean']:.2f}"
-        for name in ("out", "in")
-    }
-    features = f"{manifest.features:,} columns, kept dense" if manifest.features else "none"
-    if manifest.feature_entries:
+    sums = ("j", "i") if manifest.direction == "in" else ("i", "j")
+    features = "none"
+    if manifest.type_features:
+        features = "of types"
+    elif manifest.feature_entries:
         share = manifest.feature_entries / max(1, manifest.n * manifest.features)
         features = f"{manifest.features:,} columns, kept sparse: {share:.2%} are not 0"
-    names = [*manifest.class_names[:MANY_CLASSES]]
-    names += ["…"] if len(manifest.class_names) > MANY_CLASSES else []
+    elif manifest.features:
+        features = f"{manifest.features:,} columns, kept dense"
+    names = [*manifest.class_names[:_MANY_CLASSES]]
+    names += ["…"] if len(manifest.class_names) > _MANY_CLASSES else []
     named = f" ({', '.join(names)})" if names else ""
     splits = f"; {manifest.splits:,} splits" if manifest.splits > 1 else ""
     facts = _facts(f"{manifest.name}  ({stored.path})", [
@@ -356,15 +323,17 @@ def show_graph(
         ("vertices", manifest.n),
         ("arcs", f"{manifest.nnz:,}, {kind}, {weights}{parallel}"),
         ("data of arcs", _arc_data(manifest)),
-        *((f"{name}-degree", text) for name, text in spread.items()),
+        *((f"{way}-degree", "{min:,} … {max:,}, mean {mean:.2f}".format(**degree[way]))
+          for way in ("out", "in")),
         ("isolated vertices", degree["isolated"]),
         ("self-loops", degree["self_loops"]),
-        ("direction", f"{manifest.direction}: {DIRECTION_TEXT[manifest.direction]}"),
-        ("features", "of types" if manifest.type_features else features),
+        ("direction", f"{manifest.direction}: an arc j→i lets vertex {sums[1]} sum the row of "
+                      f"{sums[0]}"),
+        ("features", features),
         ("labels", f"{manifest.classes:,} classes{named}" if manifest.classes else "none"),
         ("targets", f"{manifest.targets:,} columns" if manifest.targets else "none"),
         ("masks", (", ".join(manifest.masks) or "none") + splits),
-        *((f"source: {key}", _plain(value)) for key, value in manifest.source.items()),
+        *((f"source: {key}", value) for key, value in manifest.source.items()),
     ])  # fmt: skip
     _print(facts, *_schema_tables(info.get("schema")))
     if not partitions:
@@ -388,24 +357,25 @@ def _arc_data(manifest: Manifest) -> str:
     return said
 
 
-def _schema_tables(schema: Mapping[str, Any] | None) -> Iterator[Table]:
+def _schema_tables(schema: _Facts | None) -> Iterator[Table]:
     """The types, and the relations, a row each; of many relations those with the most arcs."""
-    if schema:
-        rows = [
-            (row["name"], row["vertices"], row["features"] or "none", row["labelled"])
-            for row in schema["vertex_types"]
-        ]
-        yield _table("vertex types", ["type", ">vertices", ">features", ">labelled"], rows)
-        found = schema["relations"]
-        if len(found) > MANY:
-            found = sorted(found, key=lambda row: -row["arcs"])
-        lines = [
-            (*(shown(row[key]) for key in ("source", "name", "target")), row["arcs"])
-            for row in found[:MANY]
-        ]
-        if rest := found[MANY:]:
-            lines.append(("…", f"{len(rest):,} more", "…", sum(row["arcs"] for row in rest)))
-        yield _table("relations", ["~source", "~relation", "~target", ">arcs"], lines)
+    if not schema:
+        return
+    rows = [
+        (row["name"], row["vertices"], row["features"] or "none", row["labelled"])
+        for row in schema["vertex_types"]
+    ]
+    yield _table("vertex types", ["type", ">vertices", ">features", ">labelled"], rows)
+    found = schema["relations"]
+    if len(found) > _MANY:
+        found = sorted(found, key=lambda row: -row["arcs"])
+    lines = [
+        (*(shown(row[key]) for key in ("source", "name", "target")), row["arcs"])
+        for row in found[:_MANY]
+    ]
+    if rest := found[_MANY:]:
+        lines.append(("…", f"{len(rest):,} more", "…", sum(row["arcs"] for row in rest)))
+    yield _table("relations", ["~source", "~relation", "~target", ">arcs"], lines)
 
 
 def show_checks(findings: Sequence[Finding]) -> None:
@@ -414,22 +384,23 @@ def show_checks(findings: Sequence[Finding]) -> None:
     _print(_table(None, ["~checked", "~found"], rows, box=box.SIMPLE_HEAD))
 
 
-def show_data(path: Path, manifest: Manifest, data: Mapping[str, Any]) -> None:
+def show_data(path: Path, manifest: Manifest, data: _Facts) -> None:
     """Print the content of a graph folder after an import, for a check at a glance."""
     source, n = manifest.source, data["vertices"]
-    facts: list[tuple[str, object]] = [("vertices", n)]
+    facts: _Lines = [("vertices", n)]
     if manifest.vertex_types:
         of_types = ", ".join(f"{name} {size:,}" for name, size in manifest.vertex_types.items())
         count = len(manifest.relations)
         facts += [("", f"{of_types}; {count:,} relation{'s' if count != 1 else ''}")]
     kind = "directed" if data["directed"] else "undirected"
     facts += [("arcs", f"{data['arcs']:,}, {kind}{_span(', weights', data['weights'])}")]
+    rules = {"keep": "kept", "drop": "dropped", "merge": "merged", "sum": "added up"}
     for key in ("self_loops", "duplicates"):
         found: Any = source.get(key)
         if isinstance(found, Mapping) and found.get("found"):
-            text = f"{found['found']:,} {key.replace('_', '-')} "
-            text += RULES.get(str(found["rule"]), str(found["rule"]))
-            if found.get("differ") and found["rule"] == "merge":
+            rule = str(found["rule"])
+            text = f"{found['found']:,} {key.replace('_', '-')} {rules.get(rule, rule)}"
+            if found.get("differ") and rule == "merge":
                 text += f", {found['differ']:,} with another weight: the first was kept; "
                 text += "--duplicates sum adds them up"
             facts += [("", text)]
@@ -444,8 +415,8 @@ def show_data(path: Path, manifest: Manifest, data: Mapping[str, Any]) -> None:
         features = f"{of['columns']:,} columns{_span(',', of)}, {of['zeros']:.1%} zeros, kept "
         features += of["kept"]
     sizes = [f"{name}: {size:,}" for name, size in data["classes"].items()]
-    more = f" and {len(sizes) - MANY_CLASSES:,} more" if len(sizes) > MANY_CLASSES else ""
-    classes = f"{len(sizes):,} ({', '.join(sizes[:MANY_CLASSES])}{more})" if sizes else "none"
+    more = f" and {len(sizes) - _MANY_CLASSES:,} more" if len(sizes) > _MANY_CLASSES else ""
+    classes = f"{len(sizes):,} ({', '.join(sizes[:_MANY_CLASSES])}{more})" if sizes else "none"
     facts += [("ids", ids), ("features", features), ("classes", classes)]
     if data["labels"] is not None and data["labels"] < n:
         facts += [("", f"{n - data['labels']:,} vertices without a label")]
@@ -467,58 +438,53 @@ def _span(before: str, values: Mapping[str, float] | None) -> str:
 
 def show_partition(partition: Partition) -> None:
     """Print all about one partition, for ``info``."""
-    own = (
-        "k", "model", "tool", "tool_version", "direction", "seed", "imbalance", "options",
-        "deterministic", "seconds", "id", "graph_id",
-    )  # fmt: skip
-    facts = {key: getattr(partition, key) for key in own}
-    facts["seconds"] = f"{partition.seconds:.2f}"
-    _print(_facts(partition.name, facts.items()))
+    first = ("k", "model", "tool", "tool_version", "direction", "seed", "imbalance", "options")
+    facts: _Lines = [(key, getattr(partition, key)) for key in (*first, "deterministic")]
+    facts += [("seconds", f"{partition.seconds:.2f}")]
+    _print(_facts(partition.name, [*facts, ("id", partition.id), ("graph_id", partition.graph_id)]))
     _show_totals(partition.metrics, "one exchange, by direction of M")
     _show_totals(partition.mixed, "one mixed exchange")
     _show_totals(partition.by_relation, "one mixed exchange, means by relation")
     if partition.history:
         show_history(partition.history)
-    per_node = next((traffic.ranks_per_node for traffic in partition.nodes.values()), None)
-    _show_totals(partition.nodes, f"on nodes of {per_node} ranks")
-
-    direction = partition.direction
+    for traffic in [*partition.nodes.values()][:1]:
+        _show_totals(partition.nodes, f"on nodes of {traffic.ranks_per_node} ranks")
     exchanges = {"per part": partition.metrics, "per part, mixed exchange": partition.mixed}
     for title, by_direction in exchanges.items():
-        if direction in by_direction:
-            figures = by_direction[direction]
+        if figures := by_direction.get(partition.direction):
             lists = {key: found for key, found in vars(figures).items() if isinstance(found, list)}
             lists |= figures.types or {}
             heads = [">part", *(f">{key.replace('_', ' ')}" for key in lists)]
-            parts = range(min(partition.k, MANY_PARTS))
-            rows = [(part, *(counts[part] for counts in lists.values())) for part in parts]
-            _print(_table(f"{title}, direction {direction}", heads, rows))
-    if partition.k > MANY_PARTS:
-        _print(f"… and {partition.k - MANY_PARTS} more parts (--json has them all)")
+            rows = [(part, *of) for part, of in enumerate(zip(*lists.values(), strict=True))]
+            title = f"{title}, direction {partition.direction}"
+            _print(_table(title, heads, rows[:_MANY_PARTS]))
+    if partition.k > _MANY_PARTS:
+        _print(f"… and {partition.k - _MANY_PARTS} more parts (--json has them all)")
 
 
-def _show_totals(by_direction: Mapping[str, Metrics | NodeTraffic], title: str) -> None:
+def _show_totals(by_direction: Mapping[Any, Metrics | NodeTraffic], title: str) -> None:
     figures = _summaries(by_direction)
-    rows = [
-        (key.replace("_", " "), *(values[key] for values in figures.values()))
-        for key in next(iter(figures.values()), ())
-    ]
-    if rows:
+    for one in [*figures.values()][:1]:
+        rows = [(key.replace("_", " "), *(of[key] for of in figures.values())) for key in one]
         _print(_table(title, ["", *(f">{direction}" for direction in figures)], rows))
 
 
-def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
+def show_history(rows: Sequence[_Facts]) -> None:
     """The steps that led to a partition, or what was tried: a line each, with what changed."""
     tried = any("chosen" in row for row in rows)
     direction = next((row["direction"] for row in rows if "direction" in row), "")
     mixed = "mixed " if any(row.get("exchange") == "mixed" for row in rows) else ""
-    heads = ["tried" if tried else "step", ">seconds", *(f">{head}" for head in STEPS.values())]
+    figures = [f">{_FIGURES[key]}".replace("\n", " ") for key in _ROWS]
+    heads = ["tried" if tried else "step", ">seconds", *figures]
     heads += [">predicted µs", "~"] if tried else []
     lines = []
     for i, row in enumerate(rows):
         known = "volume" in row
-        before = rows[0] if i and not tried else {}
-        cells = [_with_change(row[key], before.get(key)) if known else "-" for key in STEPS]
+        cells = [_number(row[key]) if known else "-" for key in _ROWS]
+        if i and known and not tried:  # what changed since the first step, but for the imbalance
+            for place, key in enumerate(_ROWS[:-1]):
+                if before := rows[0].get(key):
+                    cells[place] += f" ({100 * (row[key] / before - 1):+.1f} %)"
         if tried:
             note = row["note"] + (" ← kept" if row["chosen"] else "")
             cells += [f"{1e6 * row['predicted']:,.1f}" if known else "-", note.strip()]
@@ -526,49 +492,47 @@ def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
     _print(_table(f"one {mixed}exchange, direction {direction}", heads, lines))
 
 
-def _with_change(value: float, before: float | None) -> str:
-    if not before or isinstance(value, float):
-        return _number(value)
-    return f"{_number(value)} ({100 * (value / before - 1):+.1f} %)"
-
-
-def show_comparison(rows: Sequence[Mapping[str, Any]]) -> None:
+def show_comparison(rows: Sequence[_Facts]) -> None:
     """Print the figures that decide a comparison, in 100 columns; JSON has them all."""
     mapped = any(row["nodes"] for row in rows)
-    figures = {key: title for key, title in COMPARED.items() if not mapped or key != "max_recv"}
-    heads = ["name", ">k", *(f">{head}" for head in figures.values())]
-    heads += [*[">between\nnodes"] * mapped, ">seconds"]
+    keys = [key for key in _ROWS if not mapped or key != "max_recv"]
     lines, of_mixed = [], []
     for row in rows:
-        between = [row["nodes"]["inter_volume"] if row["nodes"] else "-"] if mapped else []
-        cells = _compared(row, row["relative"], figures)
-        lines.append([row["name"], row["k"], *cells, *between, f"{row['seconds']:.1f}"])
-        known = row["mixed"]
-        cells = _compared(known, row["mixed_relative"], MIXED) if known else ["-"] * len(MIXED)
-        of_mixed.append([row["name"], row["k"], *cells])
-    title = f"rows and messages of one exchange, direction {rows[0]['direction']}"
-    title += " (ratio to random rows)"
-    _print(_table(title, heads, lines, collapse_padding=True, **OPEN))
-    if any(row["mixed"] for row in rows):
-        heads = ["name", ">k", *(f">{head}" for head in MIXED.values())]
-        title = "the same in a mixed exchange (ratio to random rows, sent as rows)"
-        _print(_table(title, heads, of_mixed, **OPEN))
+        ends: list[object] = [f"{row['seconds']:.1f}"]
+        if mapped:
+            ends.insert(0, row["nodes"]["inter_volume"] if row["nodes"] else "-")
+        lines.append([*_compared(row, row, row["relative"], keys), *ends])
+        of_mixed.append(_compared(row, row["mixed"], row["mixed_relative"], _MIXED))
+    ratios = "(ratio to random rows"
+    titles = {
+        f"rows and messages of one exchange, direction {rows[0]['direction']} {ratios})":
+            (keys, lines, [*[">between\nnodes"] * mapped, ">seconds"]),
+        f"the same in a mixed exchange {ratios}, sent as rows)": (_MIXED, of_mixed, []),
+    }  # fmt: skip
+    for title, (figures, cells, more) in titles.items():
+        heads = ["name", ">k", *(f">{_FIGURES[key]}" for key in figures), *more]
+        if cells is lines or any(row["mixed"] for row in rows):
+            form = {"box": box.SIMPLE_HEAD, "pad_edge": False, "collapse_padding": cells is lines}
+            _print(_table(title, heads, cells, **form))
     for k, baseline in sorted({(row["k"], row["baseline"]) for row in rows}):
         _print(f"ratios for k = {k}: to {baseline}")
 
 
 def _compared(
-    row: Mapping[str, Any], relative: Mapping[str, float | None], keys: Iterable[str]
-) -> list[str]:
-    """Figures, those that decide with their ratios to random rows."""
-    cells = {key: _number(row[key]) for key in keys}
-    for key in WITH_RATIO:
-        ratio = relative[key]
-        cells[key] += f" ({'-' if ratio is None else f'{ratio:.3f}'})"
-    return [*cells.values()]
+    row: _Facts, figures: _Facts | None, relative: Mapping[str, float | None], keys: Sequence[str]
+) -> list[object]:
+    """The cells of a partition: figures, those that decide with their ratios to random rows."""
+    cells: list[object] = [row["name"], row["k"]]
+    for key in keys:
+        ratio = relative.get(key)
+        text = "-" if figures is None else _number(figures[key])
+        if figures is not None and key in ("volume", "max_send"):
+            text += " (-)" if ratio is None else f" ({ratio:.3f})"
+        cells.append(text)
+    return cells
 
 
-def show_simulation(facts: Mapping[str, Any]) -> None:
+def show_simulation(facts: _Facts) -> None:
     """Print for each partition the distribution of the volumes of batches."""
     fanouts = f", fan-outs {','.join(map(str, facts['fanouts']))}" if facts["fanouts"] else ""
     entries = "arcs" if facts["relations"] else "entries of M"
@@ -592,7 +556,7 @@ def show_simulation(facts: Mapping[str, Any]) -> None:
     _print(_table(title, ["name", ">k", "", *spread], lines))
 
 
-def show_models(rows: Sequence[Mapping[str, Any]]) -> None:
+def show_models(rows: Sequence[_Facts]) -> None:
     """Print models, their tools, and the options of the tools."""
     lines = []
     for row in rows:

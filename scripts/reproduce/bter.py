@@ -20,7 +20,7 @@ import numpy as np
 from click.core import ParameterSource
 
 from partition.cli.common import working
-from partition.cli.synth import synth, write_synthetic
+from partition.cli.importing import synth, write_synthetic
 from partition.commands import option, path_option
 from partition.errors import UserError, require
 from partition.graph import store

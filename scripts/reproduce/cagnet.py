@@ -24,7 +24,7 @@ from reproducing import (
 )
 
 from gcnmpi.planner.ranking import rank_schemes
-from partition.charts.paper import COLOURS, new_figure
+from partition.charts.figures import COLOURS, new_figure
 from partition.graph.store import open_graph
 
 WIDTH, LAYERS, COPIES, ITEM = 64, 3, 4, 4

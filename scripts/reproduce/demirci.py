@@ -19,7 +19,7 @@ from reproducing import (
     write_rows,
 )
 
-from partition.charts.paper import COLOURS, new_figure
+from partition.charts.figures import COLOURS, new_figure
 from partition.reporting.comparison import parse_recipe, study, table
 
 # Table 2 of the paper, P = 512: volume average and maximum, messages average and maximum.

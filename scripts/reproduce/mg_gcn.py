@@ -28,7 +28,7 @@ from reproducing import (
 from gcnmpi.options.scheme import OverlapOptions
 from gcnmpi.planner.memory import matrices
 from gcnmpi.planner.ranking import Candidate, rank_schemes
-from partition.charts.paper import COLOURS, new_figure
+from partition.charts.figures import COLOURS, new_figure
 from partition.graph.store import open_graph, write_graph
 
 WIDTH, CLASSES, ITEM = 512, 40, 4  # the paper's synthetic graphs, and its first model

@@ -24,7 +24,7 @@ from reproducing import (
 
 from gcnmpi.layout.tiling import COLUMNS_SEED, ROWS_SEED, Ordering, block_balance
 from gcnmpi.planner.ranking import rank_schemes
-from partition.charts.paper import COLOURS, new_figure
+from partition.charts.figures import COLOURS, new_figure
 from partition.graph.store import open_graph
 
 BLOCKS, SCHEMES = 8, ("tensor3d",)

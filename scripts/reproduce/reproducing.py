@@ -21,7 +21,7 @@ from bter import bter, power_law
 from gcnmpi.options.config import read_config
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Setting
-from partition.charts.paper import check_figure, save_figure
+from partition.charts.figures import check_figure, save_figure
 from partition.errors import UserError
 from partition.graph.store import list_partitions, open_graph, read_partition, write_graph
 from partition.importing.assemble import import_graph

@@ -23,7 +23,7 @@ from reproducing import (
 )
 
 from gcnmpi.planner.ranking import Ranked, rank_schemes
-from partition.charts.paper import COLOURS, new_figure
+from partition.charts.figures import COLOURS, new_figure
 from partition.reporting.comparison import parse_recipe, study
 
 WIDTH, ITEM = 300, 4  # the table's columns of H; bytes of a number

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from partition.startup import PYTHON
+from partition import PYTHON
 
 # The nodes share this machine's cores. Not of the lab: mpirun, which submit brings into reach.
 SETUP = 'unset VENV\n. "$CLUSTER_LAB/mpienv.sh"\nexport OMPI_MCA_btl=^ofi\n'

@@ -37,11 +37,11 @@ from gcnmpi.cli.main import cli as trainer
 from gcnmpi.options.config import load_config
 from gcnmpi.options.model import NETWORKS
 from gcnmpi.run.fields import FIELDS, names_of
+from partition import PYTHON
 from partition.cli.main import cli as partitioner
 from partition.graph.samples import write_samples
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition
-from partition.startup import PYTHON
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -19,7 +19,7 @@ from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Candidate, Setting
 from partition.graph.store import open_graph, read_partition
 from partition.importing.synthetic import sbm
-from partition.reporting.simulate import simulate
+from partition.reporting.comparison import simulate
 
 EPOCHS, WIDTH = 2, 7  # of the features
 COMMON = (

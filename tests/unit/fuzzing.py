@@ -44,11 +44,11 @@ from partition.importing.readers.reading import read_source
 from partition.importing.readers.source import Layout
 from partition.pipeline.adding import add_partition
 from partition.reporting.tables import describe_pairs, describe_partition, show_partition
-from partition.tensor_files import read_tensors, torch_zip
+from partition.tensor_files import OLD_MAGIC, read_tensors
 
 Seed = tuple[str, bytes, Callable[[bytes], bytes]]
 PICKLES = ("planetoid", "torch", "pyg", "pair files")  # the targets that hold pickles
-OLD = b"".join(pickle.dumps(part, 2) for part in (torch_zip.OLD_MAGIC, 1001, {}))
+OLD = b"".join(pickle.dumps(part, 2) for part in (OLD_MAGIC, 1001, {}))
 
 
 @dataclass(frozen=True, repr=False)

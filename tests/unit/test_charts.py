@@ -11,17 +11,14 @@ import pytest
 from refusals import refuses
 from small_graphs import make_folder, random_graph
 
-from partition.charts import figures, svg
+from partition.charts import figures, numbers
 from partition.charts.figures import Bars, HeatMap, Lines, Points, Series, binned, groups_of
-from partition.charts.page import Section, Table, as_page, legend_of, table_of
-from partition.charts.paper import check_figure
-from partition.charts.svg import draw
-from partition.graph.store import list_partitions, open_graph, write_graph
+from partition.charts.page import Section, Table, as_page, draw, legend_of, table_of
+from partition.graph.store import list_partitions, write_graph
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition
 from partition.reporting import comparison
 from partition.reporting.comparison import StudyRecipe, compare, parse_recipe, study, table
-from partition.reporting.page import comparison_figures, write_comparison
 
 EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>&"
 LABELS = "About it", "epoch", "loss"
@@ -48,11 +45,11 @@ def every_figure(text="plain"):
 
 def test_ticks_are_round_and_around_what_they_measure():
     for least, most in ((0, 1), (-3, 7), (5, 5), (0, 0), (1e-7, 3e-7), (0, 1e9)):
-        found = svg.ticks(least, most)
+        found = numbers.ticks(least, most)
         assert found[0] <= least <= most <= found[-1]
-        assert 2 <= len(found) == len({svg.number(tick) for tick in found}) <= 8
+        assert 2 <= len(found) == len({numbers.number(tick) for tick in found}) <= 8
         assert found == sorted(found)
-    assert svg.log_ticks(1, 10_000) == [1, 10, 100, 1000, 10_000]  # from four decades on
+    assert numbers.log_ticks(1, 10_000) == [1, 10, 100, 1000, 10_000]  # from four decades on
 
 
 def test_a_long_curve_is_thinned_to_its_mean_and_range():
@@ -190,7 +187,7 @@ def test_the_table_and_the_csv(rows, tmp_path):
 
 def test_figures_without_matplotlib_name_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
-    refuses("figures need matplotlib", check_figure, tmp_path / "c.png")
+    refuses("figures need matplotlib", figures.check_figure, tmp_path / "c.png")
 
 
 def test_the_page_names_exchanges_and_gives_a_kind_one_colour(tmp_path):
@@ -198,8 +195,9 @@ def test_the_page_names_exchanges_and_gives_a_kind_one_colour(tmp_path):
     for model, k in (("block", 2), ("rp", 2), ("rp", 3), ("block", 3)):
         add_partition(path, model, k)
     rows = compare(path)
-    parts = comparison.metrics_of_parts(path, rows)
-    found = {figure.key: figure for figure in comparison_figures(rows, parts)}
+    found = {
+        figure.key: figure for some in comparison.comparison_figures(path, rows) for figure in some
+    }
     colours = {one.name: one.colour for one in found["sweep-volume"].series}
     assert len(set(colours.values())) == 2
     for k in (2, 3):
@@ -208,7 +206,7 @@ def test_the_page_names_exchanges_and_gives_a_kind_one_colour(tmp_path):
         assert list(bars.own_colours) == [one.colour for one in curves]
         of_kinds = [colours[name.rpartition("-")[0]] for name in bars.columns]
         assert of_kinds == list(bars.own_colours)
-    write_comparison(tmp_path / "p.html", open_graph(path).manifest, rows, parts)
+    comparison.write_comparison(tmp_path / "p.html", path, rows)
     page = (tmp_path / "p.html").read_text()
     tiles = re.findall(r'<dt>least ([a-z ]+), k = 3</dt>.*?small">([^<]+)<', page)
     kinds = ["exchange of rows"] * 3 + ["mixed exchange"] * 2

@@ -50,8 +50,8 @@ ROOMS = {
     ],
 }  # fmt: skip
 GROUND = {
-    "commands", "errors", "locks", "deadline", "records", "registry", "resident", "signals",
-    "startup", "tensor_files", "terminal",
+    "commands", "errors", "locks", "deadline", "records", "registry", "resident", "tensor_files",
+    "terminal",
 }  # fmt: skip
 # What rooms of gcnmpi use of partition, besides its ground.
 USED = {

@@ -19,11 +19,10 @@ from gcnmpi.options.outputs import WEIGHTS, check_distinct, check_suffix
 from gcnmpi.run import results
 from gcnmpi.run.record import make_folder
 from gcnmpi.run.results import Results, write_csv, write_npz, write_parquet
-from partition import locks, records
+from partition import PYTHON, locks, records
 from partition.errors import UserError, shown
 from partition.locks import Holder, folder_lock, holder_is_dead, holders
 from partition.records import atomic_file, atomic_folder, make_room_for, sweep
-from partition.startup import PYTHON
 
 
 def test_a_file_appears_when_it_is_complete_and_on_disk(tmp_path, monkeypatch):

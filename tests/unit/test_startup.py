@@ -11,9 +11,9 @@ import pytest
 from stored_graphs import small_graph, store
 
 from gcnmpi.cluster.jobs import slurm
+from partition import PYTHON
 from partition.backends.process import run_each
 from partition.models.descriptions import RowModel
-from partition.startup import PYTHON
 
 ROOT = Path(__file__).parents[2]
 SPARED = {"numba", "pandas", "pyarrow", "scipy.linalg", "scipy.spatial", "scipy.special", "torch"}
@@ -63,7 +63,7 @@ def test_python_is_started_in_one_way_only():
     files = [path for name in ("gcnmpi", "partition") for path in (ROOT / name).rglob("*.py")]
     assert len(files) > 80
     named = [path.name for path in files if "sys.executable" in path.read_text(encoding="utf-8")]
-    assert named == ["startup.py"]
+    assert named == ["__init__.py"]
 
 
 def test_training_waits_for_no_large_package_that_it_does_not_need(tmp_path):

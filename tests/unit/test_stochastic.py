@@ -16,7 +16,7 @@ from partition.graph.sampling import MODEL, make_sampler, sides, stream_seed
 from partition.models import descriptions
 from partition.models.descriptions import nets_needed, settle, stochastic_model
 from partition.pipeline.adding import add_partition
-from partition.reporting.simulate import simulate
+from partition.reporting.comparison import simulate
 
 VERTEX = {"sampler": "vertex", "batch": "50%", "fanouts": "", "owners": "batch"}
 NEIGHBOR = VERTEX | {"sampler": "neighbor", "batch": 3, "fanouts": "2,1"}

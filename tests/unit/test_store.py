@@ -24,6 +24,7 @@ from gcnmpi.options.config import from_table
 from gcnmpi.options.frames import frames_of
 from gcnmpi.options.task import SAMPLES, TASKS
 from gcnmpi.run.samples.reading import OwnSteps
+from partition import PYTHON
 from partition.graph import graph as graph_module
 from partition.graph import manifest, store
 from partition.graph.graph import (
@@ -44,7 +45,6 @@ from partition.importing.assemble import attach_files
 from partition.importing.data_files import RandomSplit, VertexFiles, attach, draw_masks
 from partition.pipeline.adding import add_partition
 from partition.pipeline.checking import check_folder
-from partition.startup import PYTHON
 
 
 def full_graph(n=12):

@@ -4,7 +4,7 @@ PREFIX.x .y (training), .allx .ally (all but the test vertices), .tx .ty (test),
 neighbour lists), .test.index (which vertices the rows of tx and ty are).
 
 Seven of them are pickles, of Python 2 as they were published, which hold dense arrays and CSR
-matrices: :mod:`partition.tensor_files.pickles` reads them without running anything that they name.
+matrices: :mod:`partition.tensor_files` reads them without running anything that they name.
 
 Self-loops, which PyTorch Geometric drops, stay without ``--self-loops drop``.
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from partition import tensor_files
 from partition.errors import UserError, require
 from partition.graph.graph import UNLABELLED
 from partition.importing.readers.files import (
@@ -28,19 +29,18 @@ from partition.importing.readers.files import (
 )
 from partition.importing.readers.source import Layout, Source
 from partition.resident import check_memory
-from partition.tensor_files import pickles
 
 _MATRICES = ("x", "y", "allx", "ally", "tx", "ty")
 _VALIDATION = 500
 # SciPy has moved its modules; pickles keep the name of their day.
-_NAMES = pickles.ARRAY_NAMES | {
+_NAMES = tensor_files.ARRAY_NAMES | {
     ("scipy.sparse.csr", "csr_matrix"): "matrix",
     ("scipy.sparse._csr", "csr_matrix"): "matrix",
-    ("collections", "defaultdict"): pickles.DICT,
+    ("collections", "defaultdict"): tensor_files.DICT,
     ("__builtin__", "list"): "list",  # only ever an argument, of defaultdict
     ("builtins", "list"): "list",
 }
-_MEANT = pickles.Meant(
+_MEANT = tensor_files.Meant(
     "a pickle of the planetoid format", "give the prefix of the eight files, such as DIR/ind.cora"
 )
 
@@ -103,16 +103,16 @@ def _file(prefix: Path, part: str) -> Path:
 
 def _content(path: Path) -> object:
     with read_errors(path):
-        return pickles.read_pickle(path.read_bytes(), path, _NAMES, _MEANT)
+        return tensor_files.read_pickle(path.read_bytes(), path, _NAMES, _MEANT)
 
 
 def _rows(path: Path) -> np.ndarray:
     """A matrix, sparse or dense, as a dense array with two dimensions, of a sparse one float32."""
     value, where = _content(path), str(path)
-    if isinstance(value, pickles.Made) and value.word == "matrix":
+    if isinstance(value, tensor_files.Made) and value.word == "matrix":
         held = value.state if isinstance(value.state, dict) else {}
         parts = ("indptr", "indices", "data")
-        indptr, indices, data = (pickles.numpy_array(held.get(name), where) for name in parts)
+        indptr, indices, data = (tensor_files.numpy_array(held.get(name), where) for name in parts)
         match held.get("_shape"):
             case (int(rows), int(columns)) if 0 <= rows < 2**63 and 0 <= columns < 2**63:
                 csr = check_csr((indptr, indices, data, (rows, columns)), where)
@@ -120,7 +120,7 @@ def _rows(path: Path) -> np.ndarray:
             case _:
                 raise UserError(f"{where} holds a CSR matrix without a shape")
     else:
-        matrix = pickles.numpy_array(value, where)
+        matrix = tensor_files.numpy_array(value, where)
     fits = matrix.ndim == 2 and min(matrix.shape) >= 1
     require(fits, f"{path} holds no matrix but an array of shape {matrix.shape}")
     return matrix

@@ -28,8 +28,7 @@ from partition.importing.readers.npz import FIELDS, source_of, with_dense
 from partition.importing.readers.source import Layout, Source, TypedSource
 from partition.importing.readers.typed_tables import checked, typed_source_of
 from partition.records import open_regular
-from partition.tensor_files.pickles import DICT, Made, Meant
-from partition.tensor_files.torch_zip import INSTANCE, TorchFile, is_tensor, open_torch
+from partition.tensor_files import DICT, INSTANCE, Made, Meant, TorchFile, is_tensor, open_torch
 
 # Methods of a sparse tensor that give its ends and its values, by its layout.
 _PARTS = {
