@@ -153,19 +153,16 @@ def process_is_dead(pid: int) -> bool:
     """Whether there is no process of this number on this host."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):  # a process of another user's lives
-        return False
+    except (OSError, OverflowError) as error:  # a process of another user's lives
+        return isinstance(error, ProcessLookupError)
     return False
 
 
 def process_space() -> str:
     """Which process numbers this process sees: those of the host, or of a container."""
-    try:
+    with contextlib.suppress(OSError):
         return str(os.stat("/proc/self/ns/pid").st_ino)
-    except OSError:
-        return "0"
+    return "0"
 
 
 def _wait(lock: Path, holder: Holder, record: Path, end: float) -> int | None:
@@ -178,6 +175,8 @@ def _wait(lock: Path, holder: Holder, record: Path, end: float) -> int | None:
         try:
             file = _open(lock)
             taken = _take(lock, file, holder, record)
+            if taken:
+                return file
         except FileNotFoundError as error:
             # Otherwise its holder took the lock's folder away between two system calls of ours.
             if not lock.parent.is_dir():
@@ -185,13 +184,10 @@ def _wait(lock: Path, holder: Holder, record: Path, end: float) -> int | None:
         except OSError as error:
             if file < 0 and not holder.exclusive and error.errno in _UNWRITABLE:
                 return None
-            what = f"cannot lock {lock.parent}: {error.strerror or error}"
-            raise UserError(what) from error
+            raise UserError(f"cannot lock {lock.parent}: {error.strerror or error}") from error
         finally:
             if file >= 0 and not taken:
                 os.close(file)
-        if taken:
-            return file
         if time.monotonic() > end:
             raise _in_use(lock, holder.exclusive)
         time.sleep(0.02)
@@ -207,13 +203,12 @@ def _open(lock: Path) -> int:
         return os.open(lock / "lock", flags | os.O_RDWR | os.O_CREAT, 0o666)
     except FileNotFoundError:
         raise
-    except OSError as error:
+    except OSError:
         # Network file systems take an exclusive lock only on a file that is open for writing;
         # elsewhere, and for shared ones, reading is enough.
-        try:
+        with contextlib.suppress(OSError):
             return os.open(lock / "lock", flags | os.O_RDONLY)
-        except OSError:
-            raise error from None
+        raise
 
 
 def _take(lock: Path, file: int, holder: Holder, record: Path) -> bool:
@@ -257,10 +252,9 @@ def _flock(file: int, kind: int) -> bool | None:
 
 def _is_there(lock: Path, file: int) -> bool:
     """Whether the open file is still the one that others find."""
-    try:
+    with contextlib.suppress(OSError):
         return os.path.samestat(os.stat(lock / "lock", follow_symlinks=False), os.fstat(file))
-    except OSError:
-        return False
+    return False
 
 
 def _records(lock: Path) -> list[tuple[Path, Holder]]:
@@ -300,8 +294,6 @@ def _restarts() -> int:
 
 
 def _born(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[19].decode()
-    except (OSError, IndexError):
-        return ""
+    with contextlib.suppress(OSError, IndexError):
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19].decode()
+    return ""

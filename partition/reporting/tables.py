@@ -302,45 +302,99 @@ def show_set(one: _Facts) -> None:
 def show_graph(stored: StoredGraph, partitions: Sequence[Partition], info: _Facts) -> None:
     """Print a graph, for ``info``, with its degrees, what it has by names, and its schema."""
     manifest, degree = stored.manifest, info["degrees"]
-    kind = "directed" if manifest.directed else "undirected (both arcs of an edge are stored)"
-    weights = "weighted" if manifest.weighted else "no weights"
-    parallel = ", parallel ones kept" if manifest.parallel else ""
-    sums = ("j", "i") if manifest.direction == "in" else ("i", "j")
-    features = "none"
-    if manifest.type_features:
-        features = "of types"
-    elif manifest.feature_entries:
-        share = manifest.feature_entries / max(1, manifest.n * manifest.features)
-        features = f"{manifest.features:,} columns, kept sparse: {share:.2%} are not 0"
-    elif manifest.features:
-        features = f"{manifest.features:,} columns, kept dense"
-    names = [*manifest.class_names[:_MANY_CLASSES]]
-    names += ["…"] if len(manifest.class_names) > _MANY_CLASSES else []
-    named = f" ({', '.join(names)})" if names else ""
-    splits = f"; {manifest.splits:,} splits" if manifest.splits > 1 else ""
-    facts = _facts(f"{manifest.name}  ({stored.path})", [
+    j, i = ("j", "i") if manifest.direction == "in" else ("i", "j")
+    _print(_facts(f"{manifest.name}  ({stored.path})", [
         ("id", manifest.id),
-        ("vertices", manifest.n),
-        ("arcs", f"{manifest.nnz:,}, {kind}, {weights}{parallel}"),
-        ("data of arcs", _arc_data(manifest)),
+        *_arcs_of(manifest, {}),
         *((f"{way}-degree", "{min:,} … {max:,}, mean {mean:.2f}".format(**degree[way]))
           for way in ("out", "in")),
         ("isolated vertices", degree["isolated"]),
         ("self-loops", degree["self_loops"]),
-        ("direction", f"{manifest.direction}: an arc j→i lets vertex {sums[1]} sum the row of "
-                      f"{sums[0]}"),
-        ("features", features),
-        ("labels", f"{manifest.classes:,} classes{named}" if manifest.classes else "none"),
-        ("targets", f"{manifest.targets:,} columns" if manifest.targets else "none"),
-        ("masks", (", ".join(manifest.masks) or "none") + splits),
+        ("direction", f"{manifest.direction}: an arc j→i lets vertex {i} sum the row of {j}"),
+        *_vertices_of(manifest, {}),
         *((f"source: {key}", value) for key, value in manifest.source.items()),
-    ])  # fmt: skip
-    _print(facts, *_schema_tables(info.get("schema")))
+    ]), *_schema_tables(info.get("schema")))  # fmt: skip
     if not partitions:
         _print(f"no partitions yet: gcn-partition add {stored.path} --model hp -k 4")
     sets = info.get("pairs", ()), info.get("samples", ())
     if partitions or any(sets):
         show_list(partitions, *sets)
+
+
+def show_data(path: Path, manifest: Manifest, data: _Facts) -> None:
+    """Print the content of a graph folder after an import, for a check at a glance."""
+    source, n = manifest.source, manifest.n
+    facts: _Lines = []
+    rules = {"keep": "kept", "drop": "dropped", "merge": "merged", "sum": "added up"}
+    for key in ("self_loops", "duplicates"):
+        found: Any = source.get(key)
+        if isinstance(found, Mapping) and found.get("found"):
+            rule = str(found["rule"])
+            text = f"{found['found']:,} {key.replace('_', '-')} {rules.get(rule, rule)}"
+            if found.get("differ") and rule == "merge":
+                text += f", {found['differ']:,} with another weight: the first was kept; "
+                text += "--duplicates sum adds them up"
+            facts += [("", text)]
+    facts += [("columns", source.get("columns", ""))]
+    facts += [("comments", f"{source['comments']:,} lines")] if "comments" in source else []
+    ids = f"0 to {n - 1:,}: row i is vertex i"
+    if data["ids"]:
+        ids = f"row 0 is vertex {data['ids']['first']}, row {n - 1:,} is {data['ids']['last']}"
+    rows = [*_arcs_of(manifest, data), *facts, ("ids", ids), *_vertices_of(manifest, data)]
+    if drawn := source.get("split"):
+        rows += [("", f"drawn: {_plain(drawn)}")]
+    _print(_facts(str(path), rows))
+
+
+def _arcs_of(manifest: Manifest, data: _Facts) -> _Lines:
+    """The vertices and arcs of a graph; ``data`` is of :func:`describe_data`, or empty."""
+    lines: _Lines = [("vertices", manifest.n)]
+    if manifest.vertex_types:
+        of_types = ", ".join(f"{name} {size:,}" for name, size in manifest.vertex_types.items())
+        count = len(manifest.relations)
+        lines += [("", f"{of_types}; {count:,} relation{'s' if count != 1 else ''}")]
+    kind = "directed" if manifest.directed else "undirected (both arcs of an edge are stored)"
+    weights = f"weights{_span(data.get('weights'))}" if manifest.weighted else "no weights"
+    parallel = ", parallel ones kept" if manifest.parallel else ""
+    lines += [("arcs", f"{manifest.nnz:,}, {kind}, {weights}{parallel}")]
+    return [*lines, ("data of arcs", _arc_data(manifest))]
+
+
+def _vertices_of(manifest: Manifest, data: _Facts) -> _Lines:
+    """The features, labels, targets and masks of a graph; ``data`` as for :func:`_arcs_of`."""
+    of_types = ", ".join(f"{name} {width}" for name, width in manifest.type_features.items())
+    features = f"columns of types: {of_types}" if of_types else "none"
+    if columns := manifest.features:
+        of, entries = data.get("features") or {}, manifest.feature_entries
+        zeros = of.get("zeros", 1 - entries / max(1, manifest.n * columns) if entries else None)
+        features = f"{columns:,} columns{_span(of)}" + (f", {zeros:.1%} zeros" if zeros else "")
+        features += f", kept {'sparse' if entries else 'dense'}"
+    names = [f"{name}: {size:,}" for name, size in data.get("classes", {}).items()]
+    names = names or [*manifest.class_names]
+    more = [f"{len(names) - _MANY_CLASSES:,} more"] if len(names) > _MANY_CLASSES else []
+    named = f" ({', '.join([*names[:_MANY_CLASSES], *more])})" if names else ""
+    lines: _Lines = [("features", features)]
+    lines += [("classes", f"{manifest.classes:,}{named}" if manifest.classes else "none")]
+    known = data.get("labels")
+    if known is not None and known < manifest.n:
+        lines += [("", f"{manifest.n - known:,} vertices without a label")]
+    if manifest.targets:
+        text = f"{manifest.targets:,} columns"
+        if of := data.get("targets"):
+            text += (
+                f"{_span(of)}, {of['unknown']:.1%} unknown, {of['ones']:.1%} of the others are 1"
+            )
+        lines += [("targets", text)]
+    sizes = [f"{name} {size:,}" for name, size in data.get("masks", {}).items()]
+    masks = ", ".join(sizes or manifest.masks)
+    if manifest.splits > 1:
+        masks = f"{manifest.splits:,} splits, in the first: {masks}"
+    none = "none: all with a label train" if manifest.classes or manifest.targets else "none"
+    return [*lines, ("masks", masks or none)]
+
+
+def _span(values: Mapping[str, float] | None) -> str:
+    return f" from {values['min']:g} to {values['max']:g}" if values else ""
 
 
 def _arc_data(manifest: Manifest) -> str:
@@ -382,58 +436,6 @@ def show_checks(findings: Sequence[Finding]) -> None:
     """Print the findings of ``check``: a row for each thing that was looked at."""
     rows = [(shown(finding.what), shown(finding.wrong or "in order")) for finding in findings]
     _print(_table(None, ["~checked", "~found"], rows, box=box.SIMPLE_HEAD))
-
-
-def show_data(path: Path, manifest: Manifest, data: _Facts) -> None:
-    """Print the content of a graph folder after an import, for a check at a glance."""
-    source, n = manifest.source, data["vertices"]
-    facts: _Lines = [("vertices", n)]
-    if manifest.vertex_types:
-        of_types = ", ".join(f"{name} {size:,}" for name, size in manifest.vertex_types.items())
-        count = len(manifest.relations)
-        facts += [("", f"{of_types}; {count:,} relation{'s' if count != 1 else ''}")]
-    kind = "directed" if data["directed"] else "undirected"
-    facts += [("arcs", f"{data['arcs']:,}, {kind}{_span(', weights', data['weights'])}")]
-    rules = {"keep": "kept", "drop": "dropped", "merge": "merged", "sum": "added up"}
-    for key in ("self_loops", "duplicates"):
-        found: Any = source.get(key)
-        if isinstance(found, Mapping) and found.get("found"):
-            rule = str(found["rule"])
-            text = f"{found['found']:,} {key.replace('_', '-')} {rules.get(rule, rule)}"
-            if found.get("differ") and rule == "merge":
-                text += f", {found['differ']:,} with another weight: the first was kept; "
-                text += "--duplicates sum adds them up"
-            facts += [("", text)]
-    facts += [("data of arcs", _arc_data(manifest)), ("columns", source.get("columns", ""))]
-    facts += [("comments", f"{source['comments']:,} lines")] if "comments" in source else []
-    ids = f"0 to {n - 1:,}: row i is vertex i"
-    if data["ids"]:
-        ids = f"row 0 is vertex {data['ids']['first']}, row {n - 1:,} is {data['ids']['last']}"
-    widths = ", ".join(f"{name} {width}" for name, width in manifest.type_features.items())
-    features = f"columns of types: {widths}" if widths else "none"
-    if of := data["features"]:
-        features = f"{of['columns']:,} columns{_span(',', of)}, {of['zeros']:.1%} zeros, kept "
-        features += of["kept"]
-    sizes = [f"{name}: {size:,}" for name, size in data["classes"].items()]
-    more = f" and {len(sizes) - _MANY_CLASSES:,} more" if len(sizes) > _MANY_CLASSES else ""
-    classes = f"{len(sizes):,} ({', '.join(sizes[:_MANY_CLASSES])}{more})" if sizes else "none"
-    facts += [("ids", ids), ("features", features), ("classes", classes)]
-    if data["labels"] is not None and data["labels"] < n:
-        facts += [("", f"{n - data['labels']:,} vertices without a label")]
-    if of := data["targets"]:
-        text = f"{of['columns']:,} columns{_span(',', of)}, {of['unknown']:.1%} unknown, "
-        facts += [("targets", f"{text}{of['ones']:.1%} of the others are 1")]
-    masks = ", ".join(f"{name} {count:,}" for name, count in data["masks"].items())
-    if data["splits"] > 1:
-        masks = f"{data['splits']:,} splits, in the first: {masks}"
-    if drawn := source.get("split"):
-        masks += f" (drawn: {_plain(drawn)})"
-    none = "none: all with a label train" if sizes or data["targets"] else "none"
-    _print(_facts(str(path), [*facts, ("masks", masks or none)]))
-
-
-def _span(before: str, values: Mapping[str, float] | None) -> str:
-    return f"{before} from {values['min']:g} to {values['max']:g}" if values else ""
 
 
 def show_partition(partition: Partition) -> None:
