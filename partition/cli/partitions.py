@@ -330,11 +330,14 @@ def import_parts(
 
 
 @command
-@like(tool_files.export_model, balance=_CONSTRAINTS, **_SHARED)
+@like(tool_files.export_model, **_SHARED)
 def export_model(
     graph: common.GraphFolder,
     file: Path,
     *,
+    seed: int = 0,
+    direction: common.Direction = None,
+    balance: _CONSTRAINTS = balance.DEFAULT_BALANCE,
     format: Annotated[str, {"metavar": "|".join(tool_files.FORMATS), "also": f"{_FORMATS}."}],
     model: str | None = None,
     settings: Annotated[tuple[str, ...], _SETTINGS | {"keys": _options_of_models}] = (),
@@ -369,6 +372,7 @@ def export_model(
         raise UserError("--seed: nothing is random but the model shp", "leave it out")
     options |= _parse_settings(settings)
     with common.working("writing"):
+        options |= {"seed": seed, "direction": direction, "balance": balance}
         facts: dict[str, Any] = tool_files.export_model(graph, file, format, model, **options)
     size = ", ".join(
         f"{facts[kind]:,} {kind}" for kind in ("edges", "nets", "pins") if kind in facts
