@@ -26,7 +26,7 @@ from partition.graph.twins import Twin, recognised
 from partition.importing.data_files import ArcFiles, in_order
 from partition.importing.readers.arc_columns import NO_DATA, ArcTable, text_places
 from partition.importing.readers.classes import class_labels
-from partition.importing.readers.numbering import IdsSeen, Numbering, numbering_of
+from partition.importing.readers.numbering import IdsSeen, Numbering, extremes, numbering_of
 from partition.importing.readers.source import Allocate, Source, Stream, Tell, TypedSource
 from partition.importing.readers.vertex_tables import checked_targets
 from partition.records import temporary_name
@@ -566,24 +566,17 @@ def _collect(stream: Stream, folder: Path, memory: float) -> tuple[Columns, Numb
     read = Columns(folder / "read", "source", "target", weighted=stream.weighted)
     data = DataFiles(folder / "read")
     listed = stream.n is None and stream.vertices is None
-    low, high = np.iinfo(np.int64).max, np.iinfo(np.int64).min
     seen = IdsSeen(max(FEWEST_ARCS, int(memory // 200)))
     for piece in stream.pieces:
         read.append(piece.source, piece.target, piece.weights, None)
         data.append(piece.data)
-        if not len(piece.source):
-            continue
         ends = piece.source, piece.target
-        low = min(low, *(int(some.min()) for some in ends))
-        high = max(high, *(int(some.max()) for some in ends))
-        if listed and seen.add(*ends):
+        if seen.add(*(ends if listed else map(extremes, ends))):
             arcs_at_once(memory, len(seen.known))
-    known = seen.all()
     table = stream.rest.get("arc_data", NO_DATA).with_columns(data.table())
     if stream.n is not None:
         return read, Numbering(stream.n), table
-    span = (low, high) if read.rows else None
-    numbering = numbering_of(span, known, stream.where, stream.vertices, stream.ids)
+    numbering = numbering_of(seen.all(), stream.where, stream.vertices, stream.ids)
     check_number(numbering.n)
     return read, numbering, table
 
