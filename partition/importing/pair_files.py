@@ -35,6 +35,7 @@ from partition.tensor_files import pickles, torch_zip
 
 _Arrays = dict[str, np.ndarray]
 _VERTICES = ("positives", "negatives", "candidates", "both")  # arrays that hold ids of vertices
+_LAYOUT = Layout()  # nothing is said of it
 _TORCH = (".pt", ".pth")
 _SUFFIXES = (
     *_TORCH, ".npy", ".parquet",
@@ -57,7 +58,7 @@ def import_pairs(
     whole: Path | None,
     parts: Mapping[tuple[str, str], Path],
     graph: Graph,
-    layout: Layout | None = None,
+    layout: Layout = _LAYOUT,
     *,
     graph_id: str,
     directed: bool,
@@ -75,7 +76,7 @@ def import_pairs(
         A file or a folder that has all masks: see :func:`read_masks`.
     parts : mapping of (mask, kind) to path
         Files of single arrays; a kind is "positives", "negatives" or "candidates".
-    layout : Layout, optional
+    layout : Layout
         Meaning of the columns of tables of positives, "source,relation,target"; their header and
         comments.
     drop_held_out : bool
@@ -91,7 +92,6 @@ def import_pairs(
         If a file is missing, damaged or of no format that is known, or names a vertex that the
         graph does not have, or one of another type than the relation's; or a mask has no pairs.
     """
-    layout = layout or Layout()
     found, notes = {mask: _Arrays() for mask in MASKS}, list[str]()
     if whole is not None:
         listed, unread = read_masks(whole, graph, layout)
@@ -154,7 +154,9 @@ def listed_pairs(
     return pairs, numbers
 
 
-def read_masks(path: Path, graph: Graph, layout: Layout) -> tuple[dict[str, _Arrays], set[str]]:
+def read_masks(
+    path: Path, graph: Graph, layout: Layout = _LAYOUT
+) -> tuple[dict[str, _Arrays], set[str]]:
     """The arrays of all masks in one file or folder, and the names of those that are not read.
 
     A folder holds ``train``, ``valid`` (or ``val``) and ``test``, each with one of the suffixes
