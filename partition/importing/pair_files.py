@@ -370,12 +370,11 @@ def _with_twins(
 
     for twin, share in twins.items():
         train = of("train", twin.other)
-        train = train[:, ::-1] if twin.turned else train
         held = np.concatenate([of(mask, twin.relation) for mask in HELD_OUT])
-        train, held = (keys(ends, graph.n, pairs.directed) for ends in (train, held))
-        there = np.isin(train, held)
-        count = np.count_nonzero(there) if share is not None else 0
-        if not count:
+        both = train[:, ::-1] if twin.turned else train, held
+        train, held = (keys(ends, graph.n, pairs.directed) for ends in both)
+        count = np.count_nonzero(np.isin(train, held))
+        if share is None or not count:
             kept.append(twin)
             continue
         flag = "--reverse-of" if twin.turned else "--copy-of"

@@ -73,7 +73,7 @@ def source_of_arrays(edge_index: object, edge_weight: object, n: int | None) -> 
     if edge_weight is not None:
         fields["edge_weight"] = numpy_array(edge_weight, "edge_weight")
     n = None if n is None else int(n)
-    return npz.source_of(fields, "the arrays", "arrays", Layout(), {}, n)
+    return npz.source_of(fields, "the data", "arrays", Layout(), {}, n)
 
 
 def checked_ids(ids: object, n: int) -> np.ndarray:
