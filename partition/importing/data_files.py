@@ -677,7 +677,7 @@ def _check_disjoint(masks: Mapping[str, np.ndarray], what: str) -> None:
             raise UserError(
                 f"the {one} mask and the {other} mask{of} have {int(both[split].sum())} {what} in "
                 f"common, the first is {int(np.argmax(both[split]))}",
-                f"accuracy on {what} to train on does not show that on others",
+                f"accuracy on training {what} does not show that on others",
             )
 
 
