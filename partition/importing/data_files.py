@@ -316,7 +316,7 @@ class RowMap:
     def _positions(
         self, ids: np.ndarray, where: str, before: str, after: str = "", hint: str | None = None
     ) -> np.ndarray:
-        """As :func:`positions` among the ids of the graph, whatever their kind."""
+        """As :func:`~partition.importing.readers.numbering.positions` among the ids of the graph, whatever their kind."""
         text = self._ids.dtype.kind == "U"
         if ids.dtype.kind == "U" and not text:
             shown = numbering.shown_id(ids[0])
