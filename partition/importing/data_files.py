@@ -233,7 +233,8 @@ class RowMap:
         values, binary = rows.values, arc_columns.is_binary(rows.values)
         named = rows.ids is not None
         several = values.ndim == 2 and not named
-        if values.ndim != 1 + several or values.dtype.kind not in "biuU"[: 4 - (named or several)]:
+        kinds = "biu" if named or several else "biuU"
+        if (values.ndim != 1 and not several) or values.dtype.kind not in kinds:
             raise UserError(
                 f"{where}: a mask is a vector of bool or of vertex numbers, "
                 f"not {values.dtype} {values.shape}"
@@ -316,7 +317,7 @@ class RowMap:
     def _positions(
         self, ids: np.ndarray, where: str, before: str, after: str = "", hint: str | None = None
     ) -> np.ndarray:
-        """As :func:`~partition.importing.readers.numbering.positions` among the ids of the graph, whatever their kind."""
+        """Where ids stand among those of the graph, whatever their kind."""
         text = self._ids.dtype.kind == "U"
         if ids.dtype.kind == "U" and not text:
             shown = numbering.shown_id(ids[0])
@@ -359,7 +360,21 @@ def open_steps(path: Path) -> Steps:
     Zarr is read piece by piece. Of two axes, the last one is that of the only column. A UserError
     if the file cannot be read, or is of something else than numbers.
     """
-    found = map_npy(path, kinds="fiu") if path.suffix == ".npy" else _zarr(path)
+    found: Any
+    if path.suffix == ".npy":
+        found = map_npy(path, kinds="fiu")
+    else:
+        try:
+            import zarr
+        except ImportError:
+            what = "is no .npy, and Zarr, which may read it, is not installed"
+            raise UserError(f"{path} {what}", installing("zarr")) from None
+        try:
+            found = zarr.open_array(str(path), mode="r")
+        except Exception as error:  # of its many storage classes, each has errors of its own
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            hint = "give the path of an array within the store"
+            raise UserError(f"cannot read {path} with Zarr: {reason}", hint) from error
     if len(found.shape) == 2:
         found = with_columns(found[:])
     if np.dtype(found.dtype).kind not in "fiu" or len(found.shape) != 3:
@@ -367,23 +382,7 @@ def open_steps(path: Path) -> Steps:
             f"{path} holds {found.dtype} of shape {tuple(found.shape)}",
             "samples are numbers (steps, vertices, columns)",
         )
-    return found
-
-
-def _zarr(path: Path) -> Steps:
-    try:
-        import zarr
-    except ImportError:
-        raise UserError(
-            f"{path} is no .npy, and Zarr, which may read it, is not installed", installing("zarr")
-        ) from None
-    try:
-        return cast(Steps, zarr.open_array(str(path), mode="r"))
-    except Exception as error:  # of its many storage classes, each has errors of its own
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(
-            f"cannot read {path} with Zarr: {reason}", "give the path of an array within the store"
-        ) from error
+    return cast(Steps, found)
 
 
 MASK_NUMBERS = ("ids", "rows")
