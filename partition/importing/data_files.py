@@ -845,7 +845,7 @@ class ArcFiles(_Attached):
         """What the files and arrays are called in messages."""
         paths = self.paths()
         return {
-            name: str(paths.get(name, f"arc_{name}" + "_mask" * (name in MASKS)))
+            name: str(paths.get(name, f"arc_{name}_mask" if name in MASKS else f"arc_{name}"))
             for name, value in self.given().items()
             if name in paths or isinstance(value, np.ndarray)
         }

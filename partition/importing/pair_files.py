@@ -96,7 +96,8 @@ def import_pairs(
     if whole is not None:
         listed, unread = read_masks(whole, graph, layout)
         found |= {m: _in_graph(arrays, graph, f"{whole}, {m}") for m, arrays in listed.items()}
-        notes += [f"{whole}: not read: {', '.join(map(quoted, sorted(unread)))}"] * bool(unread)
+        named = ", ".join(map(quoted, sorted(unread)))
+        notes += [f"{whole}: not read: {named}"] if unread else []
     for (mask, kind), path in parts.items():
         if kind == "candidates":
             arrays = {kind: map_npy(path, kinds=NUMBERS + TEXTS)}
@@ -119,7 +120,7 @@ def import_pairs(
             keep = ~np.isin(pairs.keys(mask, graph.n), held)
             pairs, total = _of_mask(pairs, mask, keep), total + int((~keep).sum())
         pairs = identified(pairs)
-        notes += [f"{total:,} pairs are also held out, or to test on: left out"] * bool(total)
+        notes += [f"{total:,} pairs are also held out, or to test on: left out"] if total else []
     twice = np.isin(pairs.keys("val", graph.n), pairs.keys("test", graph.n))
     if count := int(np.count_nonzero(twice)):
         drop = "--drop-held-out leaves them out of val"

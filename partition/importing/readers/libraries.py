@@ -112,7 +112,8 @@ class _LibraryGraph:
         wanted += arc_columns.chosen(names, features, "arc_features", where, self.weights)
         weight = next((w for w in self.weights if w in names and w not in wanted), None)
         unasked = (*arc_columns.FEATURES, *arc_columns.LABELS, *npz.MASK_FIELDS)
-        wanted += [name for name in unasked * self.known if name in names and name != weight]
+        unasked = unasked if self.known else ()
+        wanted += [name for name in unasked if name in names and name != weight]
         arrays = {name: _column(name, "edges", self.edges[name]) for name in dict.fromkeys(wanted)}
         there = {name: array for name, array in arrays.items() if array is not None}
         table, _, _ = arc_columns.pick(there, None, features, label, where)
