@@ -180,7 +180,7 @@ class ArcRules:
 
     def with_reverse(self, keys: Keys, n: int) -> Keys:
         """Settled arcs and after them their reverses."""
-        return joined([keys, self.reverses(keys, n)])
+        return _joined([keys, self.reverses(keys, n)])
 
     def reverses(self, keys: Keys, n: int) -> Keys:
         """The reverses of settled arcs, but of loops that are kept as many."""
@@ -239,7 +239,7 @@ def check_number(n: int) -> None:
     require(n <= most, f"{n} vertices are more than the {most} that are supported")
 
 
-def joined(pieces: Sequence[Keys]) -> Keys:
+def _joined(pieces: Sequence[Keys]) -> Keys:
     """All keys, in their order; weights are 1 where others have some."""
     if any(piece.weights is not None for piece in pieces):
         pieces = [piece.weighted() for piece in pieces]
@@ -402,7 +402,7 @@ def build_typed(
 
 def _in_turn(tables: Mapping[Relation, Keys]) -> tuple[Keys, np.ndarray]:
     """The keys of all relations, sorted, those of two vertices by their relation; its numbers."""
-    keys = joined(list(tables.values()))
+    keys = _joined(list(tables.values()))
     number = np.arange(len(tables)).astype(relation_dtype(len(tables)))
     order = np.argsort(keys.key, kind="stable")
     return keys.of(order), np.repeat(number, [len(one.key) for one in tables.values()])[order]
@@ -677,7 +677,7 @@ class Building:
         names = (f"ranges-{i}" for i in range(max(1, len(first_keys))))
         files = [Columns(self.folder / name, "key", **form) for name in names]
         if len(files) == 1:  # all of them fit
-            yield joined([Keys(*files[0].rows_from(0, 0)), *keys])
+            yield _joined([Keys(*files[0].rows_from(0, 0)), *keys])
             files[0].delete()
             return
         done, total = 0, int(counts.sum())

@@ -29,7 +29,7 @@ from partition.resident import check_memory
 
 File = str | os.PathLike[str]
 _ARCS_AT_ONCE = 1 << 20
-Data = File | np.ndarray
+_Data = File | np.ndarray
 # Rows, and their name in messages.
 _Given = tuple[Rows, str]
 
@@ -396,13 +396,13 @@ _ABSENT = {"labels": UNLABELLED, "targets": np.nan}
 class _Attached:
     """Data of vertices or arcs: in files, in arrays, or from a generator."""
 
-    features: Data | None = None
-    labels: Data | None = None
-    masks: Mapping[str, Data] = field(default_factory=dict)
+    features: _Data | None = None
+    labels: _Data | None = None
+    masks: Mapping[str, _Data] = field(default_factory=dict)
     seed: int = 0
     _in_manifest: ClassVar = ("attached", "seed")
 
-    def given(self) -> dict[str, Data]:
+    def given(self) -> dict[str, _Data]:
         """What there is of features, labels, targets and masks, by their names in a graph."""
         named = {"features": self.features, "labels": self.labels, **self.masks}
         return {name: value for name, value in named.items() if value is not None}
@@ -474,7 +474,7 @@ class VertexFiles(_Attached):
         Seed of random features and labels, which use independent streams.
     """
 
-    targets: Data | None = None
+    targets: _Data | None = None
     ids: File | None = None
     comments: str | None = None
     mask_numbers: str | None = None
@@ -483,12 +483,12 @@ class VertexFiles(_Attached):
     split: RandomSplit | None = None
 
     @property
-    def of_labels(self) -> Data | None:
+    def of_labels(self) -> _Data | None:
         """Where labels are read from."""
         in_features = self.label_column is not None and self.labels is None
         return self.features if in_features else self.labels
 
-    def given(self) -> dict[str, Data]:
+    def given(self) -> dict[str, _Data]:
         """What there is of features, labels, targets and masks, by their names in a graph."""
         named = {"features": self.features, "labels": self.of_labels, "targets": self.targets}
         named |= self.masks
@@ -589,7 +589,7 @@ def attach(
     return replace(graph, ids=ids)
 
 
-def _read(name: str, value: Data, files: VertexFiles) -> list[_Given]:
+def _read(name: str, value: _Data, files: VertexFiles) -> list[_Given]:
     """The rows of a file or an array, by its name in a graph; of a mask perhaps several files."""
     where, comments = str(value), files.comments
     if isinstance(value, np.ndarray):
@@ -646,7 +646,7 @@ def _mask_of(row_map: RowMap, pieces: list[_Given]) -> np.ndarray:
     return np.stack(found, axis=1)
 
 
-def _check_masks(graph: Graph, files: Mapping[str, Data]) -> None:
+def _check_masks(graph: Graph, files: Mapping[str, _Data]) -> None:
     """Refuse masks with vertices that have no label, or that are in another mask."""
     known = known_rows(graph)
     widths = {name: mask.shape[1] for name, mask in graph.masks.items() if mask.ndim == 2}
@@ -691,7 +691,7 @@ def generator(seed: int, stream: int) -> np.random.Generator:
 
 
 def _random_data(
-    given: Mapping[str, Data], count: int, of: str, seed: int, streams: tuple[int, int]
+    given: Mapping[str, _Data], count: int, of: str, seed: int, streams: tuple[int, int]
 ) -> dict[str, Any]:
     """Columns of a graph, or of its arcs, that are asked for as "random:D".
 
@@ -740,7 +740,7 @@ def _make_orthogonal(rows: np.ndarray) -> None:
         some[...] = some.astype(np.float64) @ inverse
 
 
-def _random_size(value: Data) -> int | None:
+def _random_size(value: _Data) -> int | None:
     """D of "random:D" or "orthogonal:D"; None where ``value`` is a path or an array."""
     kind, _, size = (
         type(value).__name__ if isinstance(value, np.ndarray) else str(value)
@@ -752,14 +752,14 @@ def _random_size(value: Data) -> int | None:
     return int(size)
 
 
-def in_memory(name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+def _in_memory(name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """An array to be filled."""
     check_memory(int(np.prod(shape)) * np.dtype(dtype).itemsize, name)
     return np.empty(shape, dtype)
 
 
 def in_order(
-    table: arc_columns.ArcTable, numbers: np.ndarray | None, allocate: Allocate = in_memory
+    table: arc_columns.ArcTable, numbers: np.ndarray | None, allocate: Allocate = _in_memory
 ) -> ArcData:
     """The data of stored arcs, of which each has that of one arc of the source.
 
