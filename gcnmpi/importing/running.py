@@ -93,7 +93,7 @@ def _arcs(
     comm: Comm, asked: Import, state: tuple[int, int], folder: Path, own: Path, tell: Tell
 ) -> tuple[Graph, Known, dict[str, object]]:
     """Read, send, sort and write the arcs: the graph without data of vertices, and its facts."""
-    layout, rules, memory = asked.of_arcs, asked.rules(), asked.memory
+    layout, rules, memory = asked.layout, asked.rules(), asked.memory
     assert memory is not None
     with agreed(comm):
         most = arcs_at_once(memory, 0)
@@ -163,7 +163,7 @@ def _looked_at(comm: Comm, asked: Import) -> tuple[int, int]:
             raise UserError(
                 f"{asked.source} is loaded by one process", "gcn-partition import reads data sets"
             )
-        format = checked_format(asked.source, asked.format, asked.of_arcs)
+        format = checked_format(asked.source, asked.format, asked.layout)
         if format not in SHARED:
             raise UserError(
                 f"{asked.source} has the format {format}, which is not read by several ranks",

@@ -112,7 +112,7 @@ class IdCollector:
         total = sum(comm.allgather(len(known)))
         with agreed(comm):
             if not total:
-                numbering_of(None, NO_IDS, stream.where, None, None)
+                numbering_of(NO_IDS, stream.where, None, None)
             check_number(total)
         if high - low + 1 == total:
             return self._consecutive(low, high)
@@ -157,7 +157,7 @@ class IdCollector:
             nonlocal ids
             assert self._layout.ids is not None
             ids = read_ids(self._layout.ids, comments=self._layout.comments)
-            numbering_of(None, NO_IDS, where, None, ids)
+            numbering_of(NO_IDS, where, None, ids)
             check_number(len(ids))
             return len(ids), bool((ids == np.arange(len(ids))).all())
 

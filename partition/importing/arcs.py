@@ -26,7 +26,7 @@ from partition.graph.vertex_pairs import Twin, recognised
 from partition.importing.data_files import ArcFiles, in_order
 from partition.importing.readers.arc_columns import NO_DATA, ArcTable, text_places
 from partition.importing.readers.classes import class_labels
-from partition.importing.readers.numbering import IdsSeen, Numbering, numbering_of
+from partition.importing.readers.numbering import IdsSeen, Numbering, extremes, numbering_of
 from partition.importing.readers.source import Allocate, Source, Stream, Tell, TypedSource
 from partition.importing.readers.vertex_tables import checked_targets
 from partition.records import temporary_name
@@ -180,7 +180,7 @@ class ArcRules:
 
     def with_reverse(self, keys: Keys, n: int) -> Keys:
         """Settled arcs and after them their reverses."""
-        return joined([keys, self.reverses(keys, n)])
+        return _joined([keys, self.reverses(keys, n)])
 
     def reverses(self, keys: Keys, n: int) -> Keys:
         """The reverses of settled arcs, but of loops that are kept as many."""
@@ -239,7 +239,7 @@ def check_number(n: int) -> None:
     require(n <= most, f"{n} vertices are more than the {most} that are supported")
 
 
-def joined(pieces: Sequence[Keys]) -> Keys:
+def _joined(pieces: Sequence[Keys]) -> Keys:
     """All keys, in their order; weights are 1 where others have some."""
     if any(piece.weights is not None for piece in pieces):
         pieces = [piece.weighted() for piece in pieces]
@@ -402,7 +402,7 @@ def build_typed(
 
 def _in_turn(tables: Mapping[Relation, Keys]) -> tuple[Keys, np.ndarray]:
     """The keys of all relations, sorted, those of two vertices by their relation; its numbers."""
-    keys = joined(list(tables.values()))
+    keys = _joined(list(tables.values()))
     number = np.arange(len(tables)).astype(relation_dtype(len(tables)))
     order = np.argsort(keys.key, kind="stable")
     return keys.of(order), np.repeat(number, [len(one.key) for one in tables.values()])[order]
@@ -566,24 +566,17 @@ def _collect(stream: Stream, folder: Path, memory: float) -> tuple[Columns, Numb
     read = Columns(folder / "read", "source", "target", weighted=stream.weighted)
     data = DataFiles(folder / "read")
     listed = stream.n is None and stream.vertices is None
-    low, high = np.iinfo(np.int64).max, np.iinfo(np.int64).min
     seen = IdsSeen(max(FEWEST_ARCS, int(memory // 200)))
     for piece in stream.pieces:
         read.append(piece.source, piece.target, piece.weights, None)
         data.append(piece.data)
-        if not len(piece.source):
-            continue
         ends = piece.source, piece.target
-        low = min(low, *(int(some.min()) for some in ends))
-        high = max(high, *(int(some.max()) for some in ends))
-        if listed and seen.add(*ends):
+        if seen.add(*(ends if listed else map(extremes, ends))):
             arcs_at_once(memory, len(seen.known))
-    known = seen.all()
     table = stream.rest.get("arc_data", NO_DATA).with_columns(data.table())
     if stream.n is not None:
         return read, Numbering(stream.n), table
-    span = (low, high) if read.rows else None
-    numbering = numbering_of(span, known, stream.where, stream.vertices, stream.ids)
+    numbering = numbering_of(seen.all(), stream.where, stream.vertices, stream.ids)
     check_number(numbering.n)
     return read, numbering, table
 
@@ -684,7 +677,7 @@ class Building:
         names = (f"ranges-{i}" for i in range(max(1, len(first_keys))))
         files = [Columns(self.folder / name, "key", **form) for name in names]
         if len(files) == 1:  # all of them fit
-            yield joined([Keys(*files[0].rows_from(0, 0)), *keys])
+            yield _joined([Keys(*files[0].rows_from(0, 0)), *keys])
             files[0].delete()
             return
         done, total = 0, int(counts.sum())

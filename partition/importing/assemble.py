@@ -79,17 +79,17 @@ def import_graph(
     asked.check()
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(libraries.local_file(asked.source))
-        format = checked_format(source, asked.format, asked.of_arcs)
+        format = checked_format(source, asked.format, asked.layout)
         if asked.reverse and (format in STREAMS or asked.memory is not None):
             raise _no_relations(source)
         if asked.memory is None:
-            found = read_graph(source, format, asked.of_arcs)
+            found = read_graph(source, format, asked.layout)
             graph, facts = asked.built(found, source, report)
             del found
         else:
             scratch = stack.enter_context(arcs.scratch_folder(asked.out))
             reading = Reading(arcs.allocate_in(scratch), tell)
-            stream = open_stream(source, format, asked.of_arcs, reading)
+            stream = open_stream(source, format, asked.layout, reading)
             with named_errors(source):
                 graph, facts = arcs.build_on_disk(
                     stream, scratch, asked.memory, asked.rules(), tell, asked.arc_files
@@ -231,7 +231,7 @@ class Import:
     type_features
         See :func:`attach_files`.
     layout : Layout
-        ``ids`` may also be "sorted", and is for the files of features, labels and masks, too.
+        Its ``ids`` are for the files of features, labels and masks, too; "sorted" for these only.
     undirected, duplicates, self_loops
         See :func:`partition.importing.arcs.build_graph`; a heterogeneous graph is not made
         undirected.
@@ -300,15 +300,6 @@ class Import:
             rules |= {"reverse": self.reverse, "missing_labels": self.files.missing_labels}
             return arcs.build_typed(found, report=report, **rules)
 
-    @property
-    def of_arcs(self) -> Layout:
-        """The layout of the list of arcs; ``ids = "sorted"`` is of other files."""
-        return replace(self.layout, ids=None) if self._by_order else self.layout
-
-    @property
-    def _by_order(self) -> bool:
-        return str(self.layout.ids) == data_files.SORTED
-
     def with_data(
         self, graph: Graph, facts: Mapping[str, object], report: Callable[[str], None]
     ) -> tuple[Graph, dict[str, object]]:
@@ -316,9 +307,10 @@ class Import:
         facts = dict(facts)
         if self.layout.vertices is not None:
             facts["vertices"] = self.layout.vertices
-        if not self.type_features and (self._by_order or facts["format"] not in LISTS):
+        by_order = str(self.files.ids) == data_files.SORTED
+        if not self.type_features and (by_order or facts["format"] not in LISTS):
             self.files.check_ids_are_used()
-        about = facts | {"ids_given": self.layout.ids is not None and not self._by_order}
+        about = facts | {"ids_given": self.layout.ids is not None}
         graph = data_files.attach(graph, self.files, source=about, report=report)
         graph = self.arc_files.with_random(graph)
         graph, of_types = _with_types(graph, self.type_features, self.files)
@@ -347,6 +339,8 @@ def asked_for(source: data_files.File, out: data_files.File, **options: Any) -> 
     given = {name: value for name, value in own.items() if value is not None}
     layout = given.get("layout", Layout())
     files = data_files.VertexFiles(ids=layout.ids, comments=layout.comments, **options)
+    if str(layout.ids) == data_files.SORTED:  # which the list of arcs has no use for
+        given["layout"] = replace(layout, ids=None)
     return Import(Path(source), Path(out), files, **given)
 
 

@@ -29,7 +29,7 @@ from partition.resident import check_memory
 
 File = str | os.PathLike[str]
 _ARCS_AT_ONCE = 1 << 20
-Data = File | np.ndarray
+_Data = File | np.ndarray
 # Rows, and their name in messages.
 _Given = tuple[Rows, str]
 
@@ -233,7 +233,8 @@ class RowMap:
         values, binary = rows.values, arc_columns.is_binary(rows.values)
         named = rows.ids is not None
         several = values.ndim == 2 and not named
-        if values.ndim != 1 + several or values.dtype.kind not in "biuU"[: 4 - (named or several)]:
+        kinds = "biu" if named or several else "biuU"
+        if (values.ndim != 1 and not several) or values.dtype.kind not in kinds:
             raise UserError(
                 f"{where}: a mask is a vector of bool or of vertex numbers, "
                 f"not {values.dtype} {values.shape}"
@@ -316,7 +317,7 @@ class RowMap:
     def _positions(
         self, ids: np.ndarray, where: str, before: str, after: str = "", hint: str | None = None
     ) -> np.ndarray:
-        """As :func:`positions` among the ids of the graph, whatever their kind."""
+        """Where ids stand among those of the graph, whatever their kind."""
         text = self._ids.dtype.kind == "U"
         if ids.dtype.kind == "U" and not text:
             shown = numbering.shown_id(ids[0])
@@ -360,7 +361,21 @@ def open_steps(path: Path) -> Steps:
     Zarr is read piece by piece. Of two axes, the last one is that of the only column. A UserError
     if the file cannot be read, or is of something else than numbers.
     """
-    found = map_npy(path, kinds="fiu") if path.suffix == ".npy" else _zarr(path)
+    found: Any
+    if path.suffix == ".npy":
+        found = map_npy(path, kinds="fiu")
+    else:
+        try:
+            import zarr
+        except ImportError:
+            what = "is no .npy, and Zarr, which may read it, is not installed"
+            raise UserError(f"{path} {what}", installing("zarr")) from None
+        try:
+            found = zarr.open_array(str(path), mode="r")
+        except Exception as error:  # of its many storage classes, each has errors of its own
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            hint = "give the path of an array within the store"
+            raise UserError(f"cannot read {path} with Zarr: {reason}", hint) from error
     if len(found.shape) == 2:
         found = with_columns(found[:])
     if np.dtype(found.dtype).kind not in "fiu" or len(found.shape) != 3:
@@ -368,23 +383,7 @@ def open_steps(path: Path) -> Steps:
             f"{path} holds {found.dtype} of shape {tuple(found.shape)}",
             "samples are numbers (steps, vertices, columns)",
         )
-    return found
-
-
-def _zarr(path: Path) -> Steps:
-    try:
-        import zarr
-    except ImportError:
-        raise UserError(
-            f"{path} is no .npy, and Zarr, which may read it, is not installed", installing("zarr")
-        ) from None
-    try:
-        return cast(Steps, zarr.open_array(str(path), mode="r"))
-    except Exception as error:  # of its many storage classes, each has errors of its own
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(
-            f"cannot read {path} with Zarr: {reason}", "give the path of an array within the store"
-        ) from error
+    return cast(Steps, found)
 
 
 MASK_NUMBERS = ("ids", "rows")
@@ -398,13 +397,13 @@ _ABSENT = {"labels": UNLABELLED, "targets": np.nan}
 class _Attached:
     """Data of vertices or arcs: in files, in arrays, or from a generator."""
 
-    features: Data | None = None
-    labels: Data | None = None
-    masks: Mapping[str, Data] = field(default_factory=dict)
+    features: _Data | None = None
+    labels: _Data | None = None
+    masks: Mapping[str, _Data] = field(default_factory=dict)
     seed: int = 0
     _in_manifest: ClassVar = ("attached", "seed")
 
-    def given(self) -> dict[str, Data]:
+    def given(self) -> dict[str, _Data]:
         """What there is of features, labels, targets and masks, by their names in a graph."""
         named = {"features": self.features, "labels": self.labels, **self.masks}
         return {name: value for name, value in named.items() if value is not None}
@@ -476,7 +475,7 @@ class VertexFiles(_Attached):
         Seed of random features and labels, which use independent streams.
     """
 
-    targets: Data | None = None
+    targets: _Data | None = None
     ids: File | None = None
     comments: str | None = None
     mask_numbers: str | None = None
@@ -485,12 +484,12 @@ class VertexFiles(_Attached):
     split: RandomSplit | None = None
 
     @property
-    def of_labels(self) -> Data | None:
+    def of_labels(self) -> _Data | None:
         """Where labels are read from."""
         in_features = self.label_column is not None and self.labels is None
         return self.features if in_features else self.labels
 
-    def given(self) -> dict[str, Data]:
+    def given(self) -> dict[str, _Data]:
         """What there is of features, labels, targets and masks, by their names in a graph."""
         named = {"features": self.features, "labels": self.of_labels, "targets": self.targets}
         named |= self.masks
@@ -591,7 +590,7 @@ def attach(
     return replace(graph, ids=ids)
 
 
-def _read(name: str, value: Data, files: VertexFiles) -> list[_Given]:
+def _read(name: str, value: _Data, files: VertexFiles) -> list[_Given]:
     """The rows of a file or an array, by its name in a graph; of a mask perhaps several files."""
     where, comments = str(value), files.comments
     if isinstance(value, np.ndarray):
@@ -648,7 +647,7 @@ def _mask_of(row_map: RowMap, pieces: list[_Given]) -> np.ndarray:
     return np.stack(found, axis=1)
 
 
-def _check_masks(graph: Graph, files: Mapping[str, Data]) -> None:
+def _check_masks(graph: Graph, files: Mapping[str, _Data]) -> None:
     """Refuse masks with vertices that have no label, or that are in another mask."""
     known = known_rows(graph)
     widths = {name: mask.shape[1] for name, mask in graph.masks.items() if mask.ndim == 2}
@@ -678,7 +677,7 @@ def _check_disjoint(masks: Mapping[str, np.ndarray], what: str) -> None:
             raise UserError(
                 f"the {one} mask and the {other} mask{of} have {int(both[split].sum())} {what} in "
                 f"common, the first is {int(np.argmax(both[split]))}",
-                f"accuracy on {what} to train on does not show that on others",
+                f"accuracy on training {what} does not show that on others",
             )
 
 
@@ -693,7 +692,7 @@ def generator(seed: int, stream: int) -> np.random.Generator:
 
 
 def _random_data(
-    given: Mapping[str, Data], count: int, of: str, seed: int, streams: tuple[int, int]
+    given: Mapping[str, _Data], count: int, of: str, seed: int, streams: tuple[int, int]
 ) -> dict[str, Any]:
     """Columns of a graph, or of its arcs, that are asked for as "random:D".
 
@@ -742,7 +741,7 @@ def _make_orthogonal(rows: np.ndarray) -> None:
         some[...] = some.astype(np.float64) @ inverse
 
 
-def _random_size(value: Data) -> int | None:
+def _random_size(value: _Data) -> int | None:
     """D of "random:D" or "orthogonal:D"; None where ``value`` is a path or an array."""
     kind, _, size = (
         type(value).__name__ if isinstance(value, np.ndarray) else str(value)
@@ -754,14 +753,14 @@ def _random_size(value: Data) -> int | None:
     return int(size)
 
 
-def in_memory(name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+def _in_memory(name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """An array to be filled."""
     check_memory(int(np.prod(shape)) * np.dtype(dtype).itemsize, name)
     return np.empty(shape, dtype)
 
 
 def in_order(
-    table: arc_columns.ArcTable, numbers: np.ndarray | None, allocate: Allocate = in_memory
+    table: arc_columns.ArcTable, numbers: np.ndarray | None, allocate: Allocate = _in_memory
 ) -> ArcData:
     """The data of stored arcs, of which each has that of one arc of the source.
 
@@ -847,7 +846,7 @@ class ArcFiles(_Attached):
         """What the files and arrays are called in messages."""
         paths = self.paths()
         return {
-            name: str(paths.get(name, f"arc_{name}" + "_mask" * (name in MASKS)))
+            name: str(paths.get(name, f"arc_{name}_mask" if name in MASKS else f"arc_{name}"))
             for name, value in self.given().items()
             if name in paths or isinstance(value, np.ndarray)
         }

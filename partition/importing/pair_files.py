@@ -34,6 +34,7 @@ from partition.records import NUMBERS, TEXTS, map_npy, read_npz
 
 _Arrays = dict[str, np.ndarray]
 _VERTICES = ("positives", "negatives", "candidates", "both")  # arrays that hold ids of vertices
+_LAYOUT = Layout()  # nothing is said of it
 _TORCH = (".pt", ".pth")
 _SUFFIXES = (
     *_TORCH, ".npy", ".parquet",
@@ -56,7 +57,7 @@ def import_pairs(
     whole: Path | None,
     parts: Mapping[tuple[str, str], Path],
     graph: Graph,
-    layout: Layout | None = None,
+    layout: Layout = _LAYOUT,
     *,
     graph_id: str,
     directed: bool,
@@ -74,7 +75,7 @@ def import_pairs(
         A file or a folder that has all masks: see :func:`read_masks`.
     parts : mapping of (mask, kind) to path
         Files of single arrays; a kind is "positives", "negatives" or "candidates".
-    layout : Layout, optional
+    layout : Layout
         Meaning of the columns of tables of positives, "source,relation,target"; their header and
         comments.
     drop_held_out : bool
@@ -90,12 +91,12 @@ def import_pairs(
         If a file is missing, damaged or of no format that is known, or names a vertex that the
         graph does not have, or one of another type than the relation's; or a mask has no pairs.
     """
-    layout = layout or Layout()
     found, notes = {mask: _Arrays() for mask in MASKS}, list[str]()
     if whole is not None:
         listed, unread = read_masks(whole, graph, layout)
         found |= {m: _in_graph(arrays, graph, f"{whole}, {m}") for m, arrays in listed.items()}
-        notes += [f"{whole}: not read: {', '.join(map(quoted, sorted(unread)))}"] * bool(unread)
+        named = ", ".join(map(quoted, sorted(unread)))
+        notes += [f"{whole}: not read: {named}"] if unread else []
     for (mask, kind), path in parts.items():
         if kind == "candidates":
             arrays = {kind: map_npy(path, kinds=NUMBERS + TEXTS)}
@@ -118,7 +119,7 @@ def import_pairs(
             keep = ~np.isin(pairs.keys(mask, graph.n), held)
             pairs, total = _of_mask(pairs, mask, keep), total + int((~keep).sum())
         pairs = identified(pairs)
-        notes += [f"{total:,} pairs are also held out, or to test on: left out"] * bool(total)
+        notes += [f"{total:,} pairs are also held out, or to test on: left out"] if total else []
     twice = np.isin(pairs.keys("val", graph.n), pairs.keys("test", graph.n))
     if count := int(np.count_nonzero(twice)):
         drop = "--drop-held-out leaves them out of val"
@@ -153,7 +154,9 @@ def listed_pairs(
     return pairs, numbers
 
 
-def read_masks(path: Path, graph: Graph, layout: Layout) -> tuple[dict[str, _Arrays], set[str]]:
+def read_masks(
+    path: Path, graph: Graph, layout: Layout = _LAYOUT
+) -> tuple[dict[str, _Arrays], set[str]]:
     """The arrays of all masks in one file or folder, and the names of those that are not read.
 
     A folder holds ``train``, ``valid`` (or ``val``) and ``test``, each with one of the suffixes
@@ -367,12 +370,11 @@ def _with_twins(
 
     for twin, share in twins.items():
         train = of("train", twin.other)
-        train = train[:, ::-1] if twin.turned else train
         held = np.concatenate([of(mask, twin.relation) for mask in HELD_OUT])
-        train, held = (keys(ends, graph.n, pairs.directed) for ends in (train, held))
-        there = np.isin(train, held)
-        count = np.count_nonzero(there) if share is not None else 0
-        if not count:
+        both = train[:, ::-1] if twin.turned else train, held
+        train, held = (keys(ends, graph.n, pairs.directed) for ends in both)
+        count = np.count_nonzero(np.isin(train, held))
+        if share is None or not count:
             kept.append(twin)
             continue
         flag = "--reverse-of" if twin.turned else "--copy-of"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -286,31 +286,25 @@ def hetero(
 def parse_types(text: str, width: int) -> dict[str, tuple[int, int]]:
     """Types from "paper:4000,author:6000:8": vertices, and columns where not ``width``."""
     found: dict[str, tuple[int, int]] = {}
-    for name, n, columns in _words(text, "types", "paper:4000,author:6000", width):
-        if not STORED_NAME.fullmatch(name) or name in found:
-            raise UserError(f"--types {text}: {name!r} is no name of one type")
-        found[name] = n, columns
+    for word in text.split(","):
+        fits = re.fullmatch(r"([^:]+):([0-9]{1,12})(?::([0-9]{1,12}))?", word.strip())
+        if not fits:
+            raise UserError(f"--types {text}: {word!r}", f"--types {TYPES}")
+        name, n, columns = fits.groups()
+        alone = bool(STORED_NAME.fullmatch(name)) and name not in found
+        require(alone, f"--types {text}: {name!r} is no name of one type")
+        found[name] = int(n), int(columns or width)
     return found
 
 
 def parse_relations(text: str) -> dict[Relation, int]:
     """Relations from "author-writes-paper:20000": the number of arcs of each."""
     found: dict[Relation, int] = {}
-    for name, count, _ in _words(text, "relations", RELATIONS):
-        words = name.split("-")
-        if len(words) != 3 or not all(words) or (relation := Relation(*words)) in found:
-            raise UserError(f"--relations {text}: {name!r} is no relation of its own", RELATIONS)
-        found[relation] = count
-    return found
-
-
-def _words(
-    text: str, option: str, example: str, usual: int | None = None
-) -> Iterator[tuple[str, int, int]]:
-    """The name and the number of each word between commas, and one more or the ``usual`` one."""
-    more = "" if usual is None else "(?::([0-9]{1,12}))?"
     for word in text.split(","):
-        fits = re.fullmatch(r"([^:]+):([0-9]{1,12})" + (more or "()"), word.strip())
-        if not fits:
-            raise UserError(f"--{option} {text}: {word!r}", f"--{option} {example}")
-        yield fits[1], int(fits[2]), int(fits[3] or usual or 0)
+        fits = re.fullmatch(r"([^:-]+)-([^:-]+)-([^:-]+):([0-9]{1,12})", word.strip())
+        relation = Relation(*fits.groups()[:3]) if fits else None
+        if not fits or relation is None or relation in found:
+            told = f"{word.partition(':')[0]!r} is no relation of its own"
+            raise UserError(f"--relations {text}: {told}", f"--relations {RELATIONS}")
+        found[relation] = int(fits[4])
+    return found

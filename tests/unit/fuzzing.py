@@ -41,7 +41,6 @@ from partition.importing.data_files import VertexFiles, attach
 from partition.importing.pair_files import read_masks
 from partition.importing.readers.metis_files import read_parts
 from partition.importing.readers.reading import read_source
-from partition.importing.readers.source import Layout
 from partition.pipeline.adding import add_partition
 from partition.reporting.tables import describe_pairs, describe_partition, show_partition
 from partition.tensor_files import OLD_MAGIC, read_tensors
@@ -336,7 +335,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "torch": lambda folder: read_tensors(folder / "w.pt"),
     "safetensors": lambda folder: read_tensors(folder / "w.safetensors"),
     "pyg": lambda folder: read_source(folder / "g.pt", "pyg"),
-    "pair files": lambda folder: read_masks(folder, Graph(np.zeros(5), np.zeros(0)), Layout()),
+    "pair files": lambda folder: read_masks(folder, Graph(np.zeros(5), np.zeros(0))),
     "vertex data": _vertex_data,
     "vertex tables": _vertex_tables,
     "part file": lambda folder: read_parts(folder / "parts", 4, 3),

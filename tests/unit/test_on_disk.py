@@ -18,7 +18,6 @@ from partition.graph.graph import arcs, merged
 from partition.graph.metrics import measure, measure_mixed
 from partition.graph.store import open_graph
 from partition.importing import arcs as on_disk
-from partition.importing.arcs import ArcRules, build_graph
 from partition.importing.readers.arc_columns import ArcTable
 from partition.importing.readers.reading import open_stream, read_source
 from partition.importing.readers.source import Layout, Reading, Source
@@ -37,10 +36,10 @@ def few(request, monkeypatch):
 def same_graph(folder, source, layout=None, **rules):
     """Build a graph in memory and in files; whether both are the same, to the bit."""
     layout = layout or Layout()
-    graph, facts = build_graph(read_source(source, layout=layout), **rules)
+    graph, facts = on_disk.build_graph(read_source(source, layout=layout), **rules)
     with on_disk.scratch_folder(folder / "g.graph") as scratch:
         stream = open_stream(source, "auto", layout, Reading(on_disk.allocate_in(scratch)))
-        other, other_facts = on_disk.build_on_disk(stream, scratch, 1e9, ArcRules(**rules))
+        other, other_facts = on_disk.build_on_disk(stream, scratch, 1e9, on_disk.ArcRules(**rules))
         assert facts == other_facts
         found, others = columns_of(graph), columns_of(other)
         assert found.keys() == others.keys()
@@ -54,8 +53,7 @@ def columns_of(graph):
     """All arrays of a graph, by name."""
     names = ("indptr", "indices", "weights", "ids")
     found = {name: getattr(graph, name) for name in names if getattr(graph, name) is not None}
-    data = graph.arc_data
-    return found if data is None else found | data.columns() | {"names": np.array(data.class_names)}
+    return found | graph.arc_data.columns() | {"names": np.array(graph.arc_data.class_names)}
 
 
 def write_list(path, random, kind, rows):
@@ -257,8 +255,8 @@ def test_mistakes_are_one_line(tmp_path, monkeypatch):
 
 
 def test_parallel_arcs_count_once_where_rows_travel(tmp_path):
-    graph, _ = build_graph(numbered(), duplicates="keep")
-    plain = build_graph(Source(4, *ENDS), duplicates="sum")[0]
+    graph, _ = on_disk.build_graph(numbered(), duplicates="keep")
+    plain = on_disk.build_graph(Source(4, *ENDS), duplicates="sum")[0]
     one = merged(graph)
     np.testing.assert_array_equal(one.adjacency().toarray(), plain.adjacency().toarray())
     assert merged(plain) is plain

@@ -28,7 +28,7 @@ from partition import records, resident
 from partition.errors import DataWarning, UserError, require, shortened
 
 _LARGEST_WHOLE = 1 << 24  # up to which float32 has every whole number
-DAMAGED = (
+_DAMAGED = (
     EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, lzma.LZMAError, tarfile.TarError,
 )  # fmt: skip
 
@@ -56,7 +56,7 @@ def read_errors(path: Path) -> Iterator[None]:
     """Turn errors of reading ``path`` into one UserError that names it."""
     try:
         yield
-    except DAMAGED as error:
+    except _DAMAGED as error:
         message = f"{path} is truncated or damaged: {error}"
         raise UserError(message, "fetch or make the file again") from error
     except OSError as error:

@@ -16,17 +16,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import IO, Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from partition.errors import UserError, require, shortened, unknown_name
-from partition.importing.readers import arc_columns, classes, files, npz, torch_files
+from partition.importing.readers import arc_columns, classes, files, npz
 from partition.importing.readers.names import arc_roles
 from partition.importing.readers.numbering import check_ids, number_vertices
 from partition.importing.readers.source import Layout, Source, TypedSource
+from partition.importing.readers.torch_files import DGL_NAMES, DGL_WEIGHTS, host_array
 from partition.importing.readers.typed_tables import checked, typed_source_of
 from partition.resident import check_memory
 
@@ -52,7 +52,7 @@ def numpy_array(value: object, where: str, *, sparse: bool = False) -> np.ndarra
 
 def _host(value: object, where: str) -> Any:
     try:
-        return value if sp.issparse(value) else torch_files.host_array(value)
+        return value if sp.issparse(value) else host_array(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"{where} is no array: {error}") from error
 
@@ -73,7 +73,7 @@ def source_of_arrays(edge_index: object, edge_weight: object, n: int | None) -> 
     if edge_weight is not None:
         fields["edge_weight"] = numpy_array(edge_weight, "edge_weight")
     n = None if n is None else int(n)
-    return npz.source_of(fields, "the arrays", "arrays", Layout(), {}, n)
+    return npz.source_of(fields, "the data", "arrays", Layout(), {}, n)
 
 
 def checked_ids(ids: object, n: int) -> np.ndarray:
@@ -112,7 +112,8 @@ class _LibraryGraph:
         wanted += arc_columns.chosen(names, features, "arc_features", where, self.weights)
         weight = next((w for w in self.weights if w in names and w not in wanted), None)
         unasked = (*arc_columns.FEATURES, *arc_columns.LABELS, *npz.MASK_FIELDS)
-        wanted += [name for name in unasked * self.known if name in names and name != weight]
+        unasked = unasked if self.known else ()
+        wanted += [name for name in unasked if name in names and name != weight]
         arrays = {name: _column(name, "edges", self.edges[name]) for name in dict.fromkeys(wanted)}
         there = {name: array for name, array in arrays.items() if array is not None}
         table, _, _ = arc_columns.pick(there, None, features, label, where)
@@ -157,7 +158,7 @@ def arrays_of(
     weights, table = content.arc_data(arc_features, arc_label)
     names = ("edge_index", "n", "ids", "undirected")
     arrays = {name: getattr(content, name) for name in names} | {"edge_weight": weights}
-    given = {k: torch_files.host_array(v) for k, v in content.fields.items() if v is not None}
+    given = {k: host_array(v) for k, v in content.fields.items() if v is not None}
     arrays |= {"features": given.pop("x", None), "arc_data": table}
     if "y" in given:
         kind, values = classes.classes_or_targets(given.pop("y"))
@@ -183,14 +184,10 @@ def typed_of(graph: Any) -> TypedSource | None:
         vertices = {name: _renamed(_arrays(graph.nodes[name].data)[0]) for name in graph.ntypes}
         arcs = {}
         for key in graph.canonical_etypes:
-            ends = np.stack(
-                [torch_files.host_array(end) for end in graph.edges(etype=key, order="eid")]
-            )
-            data, _ = _arrays(graph.edges[key].data)
-            arcs[key] = {"edge_index": ends} | {
-                "edge_weight" if name in torch_files.DGL_WEIGHTS else name: a
-                for name, a in data.items()
-            }
+            ends = np.stack([host_array(end) for end in graph.edges(etype=key, order="eid")])
+            data = _arrays(graph.edges[key].data)[0].items()
+            named = {"edge_weight" if name in DGL_WEIGHTS else name: a for name, a in data}
+            arcs[key] = {"edge_index": ends} | named
     else:
         return None
     where = f"the {type(graph).__name__}"
@@ -199,16 +196,13 @@ def typed_of(graph: Any) -> TypedSource | None:
 
 def _arrays(fields: Mapping[str, object]) -> tuple[dict[str, np.ndarray], int | None]:
     """The attributes that are arrays or tensors, and of how many vertices a matrix of arcs is."""
-    return npz.with_dense(
-        {
-            name: torch_files.host_array(value)
-            for name, value in fields.items()
-            if isinstance(value, np.ndarray)
-            or hasattr(value, "detach")
-            or hasattr(value, "sparse_sizes")
-        },
-        "the graph",
-    )
+    array_like = ("detach", "sparse_sizes")
+    found = {
+        name: host_array(value)
+        for name, value in fields.items()
+        if isinstance(value, np.ndarray) or any(hasattr(value, of) for of in array_like)
+    }
+    return npz.with_dense(found, "the graph")
 
 
 def _networkx(graph: Any) -> _LibraryGraph:
@@ -260,7 +254,7 @@ def _of_lists(
 def _column(name: str, of: str, values: Any) -> np.ndarray | None:
     """An attribute of all vertices or edges, from a list or an array; None where none has it."""
     if not isinstance(values, list):
-        return torch_files.host_array(values)
+        return host_array(values)
     missing = sum(value is None for value in values)
     if missing == len(values):
         return None
@@ -283,12 +277,9 @@ def _pyg(data: Any) -> _LibraryGraph:
         raise UserError(
             f"a {type(data).__name__} without an edge_index is no graph of one type of vertices"
         )
-    count = torch_files.host_array(dense["edge_index"]).shape[1:]
-    edges = {
-        key: torch_files.host_array(values)
-        for key, values in dense.items()
-        if key.startswith("edge_") and key != "edge_index" and values is not None
-    }
+    count = host_array(dense["edge_index"]).shape[1:]
+    there = {k: v for k, v in dense.items() if k.startswith("edge_") and v is not None}
+    edges = {name: host_array(v) for name, v in there.items() if name != "edge_index"}
     weight = npz.weights_name(edges)
     edges = {k: array for k, array in edges.items() if k == weight or array.shape[:1] == count}
     n = n if data.num_nodes is None else int(data.num_nodes)
@@ -303,8 +294,8 @@ def _of_vertices(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _dgl(graph: Any) -> _LibraryGraph:
-    ends = np.stack([torch_files.host_array(end) for end in graph.edges(order="eid")])
-    fields, weights = _of_vertices(_renamed(graph.ndata)), torch_files.DGL_WEIGHTS
+    ends = np.stack([host_array(end) for end in graph.edges(order="eid")])
+    fields, weights = _of_vertices(_renamed(graph.ndata)), DGL_WEIGHTS
     return _LibraryGraph(
         ends, int(graph.num_nodes()), fields=fields, edges=dict(graph.edata), weights=weights
     )
@@ -312,7 +303,7 @@ def _dgl(graph: Any) -> _LibraryGraph:
 
 def _renamed(data: Mapping[str, Any]) -> dict[str, Any]:
     """The data of vertices of DGL under the names of PyTorch Geometric."""
-    return {torch_files.DGL_NAMES.get(name, name): values for name, values in data.items()}
+    return {DGL_NAMES.get(name, name): values for name, values in data.items()}
 
 
 def _pandas(frame: Any) -> _LibraryGraph:
@@ -479,7 +470,7 @@ _LOADERS: dict[str, Callable[[str, Path], Path]] = {
 _PYG = "pip install torch torch_geometric"
 
 
-def _only(library: str, name: str, known: ModuleType) -> Any:
+def _only(library: str, name: str, known: Any) -> Any:
     """The only graph of a data set, ``CLASS/ARGUMENT/…``."""
     called, *arguments = name.split("/")
     make = getattr(known, called, None)
@@ -510,7 +501,7 @@ def _made(library: str, name: str, make: Callable[[], object]) -> Any:
         ) from error
 
 
-def _library(module: str, command: str, where: str = "") -> ModuleType:
+def _library(module: str, command: str, where: str = "") -> Any:
     try:
         return import_module(module)
     except ImportError as error:

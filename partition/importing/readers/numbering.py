@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from partition.errors import UserError
+from partition.errors import UserError, require
 from partition.importing.readers.files import quoted
 from partition.resident import check_memory
 
@@ -43,10 +43,8 @@ def number_vertices(
         ids = np.sort(names) if ids is None else ids
         number = _places(ids, names, where)
         return len(ids), number[source], number[target], ids
-    found = distinct(source, target) if vertices is None else np.empty(0, np.int64)
-    ends = [int(some) for end in (source, target) if len(end) for some in (end.min(), end.max())]
-    span = (min(ends), max(ends)) if ends else None
-    numbering = numbering_of(span, found, where, vertices, ids)
+    ends = [end if vertices is None else extremes(end) for end in (source, target)]
+    numbering = numbering_of(distinct(*ends), where, vertices, ids)
     return numbering.n, numbering.of(source), numbering.of(target), numbering.ids
 
 
@@ -105,21 +103,16 @@ class Numbering:
 
 
 def numbering_of(
-    span: tuple[int, int] | None,
-    found: np.ndarray,
-    where: str,
-    vertices: str | None,
-    ids: np.ndarray | None,
+    found: np.ndarray, where: str, vertices: str | None, ids: np.ndarray | None
 ) -> Numbering:
-    """As :func:`number_vertices`, of integers of which the smallest and the largest are known.
+    """As :func:`number_vertices`, of the integers that are found in arcs: increasing, each once.
 
-    ``span`` is these two, None without arcs; ``found`` the ids of arcs, increasing, each once.
-    Where ``vertices`` is given, they are not looked at.
+    Where ``vertices`` is given, the smallest and the largest will do.
     """
-    if vertices is not None and ids is not None:
-        raise UserError("--vertices and --ids both say which vertices there are: give one of them")
+    both = "--vertices and --ids both say which vertices there are: give one of them"
+    require(vertices is None or ids is None, both)
     if vertices is not None:
-        low, high = announced(np.array([] if span is None else span, np.int64), vertices, where)
+        low, high = announced(found, vertices, where)
         n = high - low + 1
         check_memory(16 * n, f"{n} vertices")
         return Numbering(n, np.arange(low, high + 1) if low else None)
@@ -161,6 +154,11 @@ class IdsSeen:
         return self.known
 
 
+def extremes(ids: np.ndarray) -> np.ndarray:
+    """The smallest and the largest of some ids, if there are any."""
+    return np.array([ids.min(), ids.max()] if len(ids) else [], np.int64)
+
+
 def distinct(*arrays: np.ndarray) -> np.ndarray:
     """The integers that occur, in increasing order."""
     filled = [array for array in arrays if len(array)]
@@ -194,12 +192,10 @@ def positions(
 
 def check_ids(ids: np.ndarray, where: object) -> None:
     """A UserError if there are no ids, or if one occurs twice."""
-    if not len(ids):
-        raise UserError(f"{where} holds no ids")
+    require(len(ids) > 0, f"{where} holds no ids")
     ordered = np.sort(ids)
-    twice = ordered[1:] == ordered[:-1]
-    if twice.any():
-        raise UserError(f"{where}: the id {shown_id(ordered[int(np.argmax(twice))])} occurs twice")
+    for twice in ordered[1:][ordered[1:] == ordered[:-1]]:
+        raise UserError(f"{where}: the id {shown_id(twice)} occurs twice")
 
 
 def shown_id(value: np.generic | str | int) -> str:
@@ -224,8 +220,7 @@ def announced(ends: np.ndarray, vertices: str, where: str) -> tuple[int, int]:
     span = re.fullmatch(r"(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})", vertices)
     if span is not None:
         low, high = int(span[1]), int(span[2])
-        if low > high:
-            raise UserError(f"--vertices {vertices} holds no vertex")
+        require(low <= high, f"--vertices {vertices} holds no vertex")
     elif re.fullmatch(r"0*[1-9][0-9]{0,17}", vertices):
         n, (least, most) = int(vertices), (ends.min(), ends.max()) if len(ends) else (0, 0)
         low, high = (1, n) if least > 0 and most == n else (0, n - 1)
@@ -237,8 +232,6 @@ def announced(ends: np.ndarray, vertices: str, where: str) -> tuple[int, int]:
             )
     else:
         raise UserError(f"--vertices {vertices} is neither a number of vertices nor a span A..B")
-    outside = (ends < low) | (ends > high)
-    if outside.any():
-        found = ends[int(np.argmax(outside))]
-        raise UserError(f"{where}: there is a vertex {found}, --vertices {vertices}")
+    for outside in ends[(ends < low) | (ends > high)]:
+        raise UserError(f"{where}: there is a vertex {outside}, --vertices {vertices}")
     return low, high
