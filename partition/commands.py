@@ -26,10 +26,10 @@ _WORDS = "gcnmpi words"  # of the command, in the context
 # What a parameter is annotated with that is an option without more being said.
 _PLAIN = (int, float, str, bool, Path, type(None))
 # Of a function that is, or becomes, a command.
-Decorator = Callable[[Callable[..., object]], Callable[..., object]]
+_Decorator = Callable[[Callable[..., object]], Callable[..., object]]
 
 
-def option(names: str, text: str | None = None, default: object = None, **more: Any) -> Decorator:
+def option(names: str, text: str | None = None, default: object = None, **more: Any) -> _Decorator:
     """An option: its names, with blanks between them, its help, and a default that help shows.
 
     Its type is that of the default, unless ``more`` has another one.
@@ -40,7 +40,7 @@ def option(names: str, text: str | None = None, default: object = None, **more: 
 
 def path_option(
     names: str, metavar: str, text: str, file_okay: bool = True, dir_okay: bool = True, **more: Any
-) -> Decorator:
+) -> _Decorator:
     """An option whose value is a path: its names, with blanks between them, and its help."""
     kind = click.Path(path_type=Path, file_okay=file_okay, dir_okay=dir_okay)
     return click.option(*names.split(), type=kind, metavar=metavar, help=text, **more)
@@ -117,7 +117,7 @@ def command(function: Callable[..., object]) -> click.Command:
     return click.command(name, help=text, epilog=epilog)(run)
 
 
-def options_of(*kinds: Callable[..., object]) -> Decorator:
+def options_of(*kinds: Callable[..., object]) -> _Decorator:
     """The fields of dataclasses as options of a command, which gets each by its name."""
 
     def declare(function: Callable[..., object]) -> Callable[..., object]:
@@ -128,7 +128,7 @@ def options_of(*kinds: Callable[..., object]) -> Decorator:
     return declare
 
 
-def like(library: Callable[..., object], **more: Any) -> Decorator:
+def like(library: Callable[..., object], **more: Any) -> _Decorator:
     """For ``**options`` of a command: the parameters with a default of a function that it calls.
 
     They are options of the same types and defaults, as far as an option can have such a type or
@@ -153,7 +153,7 @@ def like(library: Callable[..., object], **more: Any) -> Decorator:
     return declare
 
 
-def _declarations(what: Any) -> Iterator[Decorator]:
+def _declarations(what: Any) -> Iterator[_Decorator]:
     """The arguments and options of a function, or of a dataclass."""
     hints = get_type_hints(what, include_extras=True)
     described = reversed(what.__mro__) if isinstance(what, type) else [what]
@@ -221,7 +221,7 @@ figures_option = path_option(
 )  # fmt: skip
 
 
-def page_option(text: str) -> Decorator:
+def page_option(text: str) -> _Decorator:
     """--html, for commands whose result a page can show."""
     return path_option("--html page", "PAGE.html", text, dir_okay=False, callback=_as_page)
 

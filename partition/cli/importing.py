@@ -23,7 +23,7 @@ from partition.importing.readers.source import Layout
 from partition.importing.readers.text import COMMENTS
 from partition.reporting import tables
 
-AUTOMATIC = "auto"
+_AUTOMATIC = "auto"
 Comments = Annotated[str | None, click.Choice(COMMENTS)]
 
 
@@ -66,7 +66,7 @@ class _SourceOptions:
         FILE.npy, or C random classes.
     """
 
-    format: Annotated[str, click.Choice([AUTOMATIC, *READERS])] = AUTOMATIC
+    format: Annotated[str, click.Choice([_AUTOMATIC, *READERS])] = _AUTOMATIC
     columns: str | None = None
     header: bool | None = None
     string_ids: bool = False
@@ -140,7 +140,7 @@ class _VertexData:
     missing_label: tuple[str, ...] = ()
     mask_numbers: Annotated[str | None, click.Choice(MASK_NUMBERS)] = None
     seed: int = 0
-    keep_features: Annotated[str, click.Choice(FORMS)] = AUTOMATIC
+    keep_features: Annotated[str, click.Choice(FORMS)] = _AUTOMATIC
 
     def to_fields(self) -> dict[str, Any]:
         """Convert the options to arguments of :func:`partition.importing.assemble.attach_files`."""
@@ -314,7 +314,7 @@ def attach(
     fields = data.to_fields()
     said = ("features", "type_features", "labels", "targets", "label_column", "masks", "split")
     given = arc_files.given() or any(fields[name] for name in said)
-    if not given and data.keep_features == AUTOMATIC:
+    if not given and data.keep_features == _AUTOMATIC:
         hint = "give --features, --labels, --targets, a mask, --split, or --arc-features"
         raise UserError("there is nothing to attach", hint)
     with common.shown_warnings(DataWarning, "note"):

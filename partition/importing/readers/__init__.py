@@ -1,4 +1,4 @@
-"""Graph files of other programs: one module per format, one line in the table each.
+"""Graph files of other programs: a line in the table for each format, which names its reader.
 
 A reader hands over the arcs as the file has them, in the file's order;
 :mod:`partition.importing.assemble` decides what becomes of duplicates and self-loops.
@@ -47,18 +47,18 @@ class Format:
     packed: bool = False
 
 
-ARCHIVES = ("npz", "pyg")  # formats that are zip archives themselves
+_ARCHIVES = ("npz", "pyg")  # formats that are zip archives themselves
 RELATION = "relation"  # the column of relations in --columns
 TRIPLETS = "triplet-type-list.csv.gz"
 OF_ARCS = ("arc_features", "arc_label")
-OF_LISTS = ("columns", "string_ids", "vertices", "ids")
-OF_TEXT = ("header", "comments")
+_OF_LISTS = ("columns", "string_ids", "vertices", "ids")
+_OF_TEXT = ("header", "comments")
 FORMATS = {
     "mtx": Format("matrix_market:read", (".mtx",), options=("arc_features",), packed=True),
     "edges": Format(
         "arc_lists:stream",
         (".txt", ".edges", ".edgelist", ".el", ".tsv", ".csv"),
-        options=(*OF_LISTS, *OF_TEXT, *OF_ARCS),
+        options=(*_OF_LISTS, *_OF_TEXT, *OF_ARCS),
         packed=True,
     ),
     "metis": Format("metis_files:read", (".graph", ".metis"), packed=True),
@@ -78,8 +78,8 @@ FORMATS = {
         options=OF_ARCS,
     ),
     "dgl": Format("torch_files:read_dgl", (".bin",), options=OF_ARCS),
-    "parquet": Format("arc_lists:stream", (".parquet",), options=(*OF_LISTS, *OF_ARCS)),
-    "triples": Format("typed_tables:read_triples", options=(*OF_LISTS, *OF_TEXT), packed=True),
+    "parquet": Format("arc_lists:stream", (".parquet",), options=(*_OF_LISTS, *OF_ARCS)),
+    "triples": Format("typed_tables:read_triples", options=(*_OF_LISTS, *_OF_TEXT), packed=True),
     "tables": Format(
         "typed_tables:read",
         (".toml",),
@@ -99,7 +99,7 @@ LISTS = [name for name, form in FORMATS.items() if "vertices" in form.options]
 # Formats of which several read the pieces together.
 SHARED = [name for name in STREAMS if name in LISTS]
 # Files that tools write and that hold no graph, by the ends of their names.
-NO_GRAPHS = {
+_NO_GRAPHS = {
     ".hgr": "a hypergraph of hMETIS",
     ".hmetis": "a hypergraph of hMETIS",
     ".patoh": "a hypergraph of PaToH",
@@ -119,7 +119,7 @@ def checked_format(path: Path, format: str, layout: source.Layout) -> str:
         files.check_file(path)
     if format in LISTS and RELATION in (layout.columns or "").split(","):
         format = "triples"
-    if FORMATS[format].single and not FORMATS[format].packed and format not in ARCHIVES:
+    if FORMATS[format].single and not FORMATS[format].packed and format not in _ARCHIVES:
         with files.read_errors(path):
             packing = files.packing_of(path)
         if packing is not None:
@@ -170,8 +170,8 @@ def guess_format(path: Path) -> str:
     if metis_files.BANNER.match(begin):
         return "mtx"
     suffix = Path(name.lower()).suffix
-    if suffix in NO_GRAPHS:
-        raise UserError(f"{path} is {NO_GRAPHS[suffix]}, not a graph", metis_files.HYPERGRAPH)
+    if suffix in _NO_GRAPHS:
+        raise UserError(f"{path} is {_NO_GRAPHS[suffix]}, not a graph", metis_files.HYPERGRAPH)
     for format, form in FORMATS.items():
         if suffix in form.suffixes:
             return format

@@ -40,11 +40,11 @@ from partition.importing.readers.text import (
 from partition.records import NUMBERS, TEXTS, map_npy
 from partition.resident import forget_pages
 
-ROLES = ("source", "target", "weight", RELATION)
+_ROLES = ("source", "target", "weight", RELATION)
 # Whole numbers of this size in a third column are rather times or ids than weights.
 LARGE_WEIGHT = 1000
 # Lines of three whole numbers from which on 0, 1, 2, … are rather numbers of lines than sources.
-FEWEST_NUMBERED = 3
+_FEWEST_NUMBERED = 3
 SHAPES = "(2, E) or (E, 2)"
 AT_ONCE = 1 << 22  # arcs of an array
 
@@ -145,7 +145,7 @@ class ArcList:
             with read_errors(path):
                 for where, before, found in self.table.pieces(reading):
                     column = dict(zip(self.table.kinds, found, strict=True))
-                    ends = [column[self.roles[end]] for end in ROLES[:2]]
+                    ends = [column[self.roles[end]] for end in _ROLES[:2]]
                     source, target = (_ids(one, self.text, path) for one in ends)
                     weights = None
                     if "weight" in self.roles:
@@ -182,7 +182,7 @@ class ArcList:
         ``look``: see :class:`Reading`. With them comes the number of comments.
         """
         notes: dict[str, Any] = {}
-        columns: dict[str, list[np.ndarray]] = {role: [] for role in ROLES if role in self.roles}
+        columns: dict[str, list[np.ndarray]] = {role: [] for role in _ROLES if role in self.roles}
         for piece in self.pieces(Reading(whole=True, look=look), notes):
             by_role = {"source": piece.source, "target": piece.target, "weight": piece.weights}
             for role, some in columns.items():
@@ -257,7 +257,7 @@ def find_arcs(path: Path, layout: Layout) -> ArcList:
     others = (*(called[i] for i in roles.values()), *labels)
     features = arc_columns.chosen(called, layout.arc_features, "--arc-features", path, others)
     for name in (*features, *labels):
-        ends = (called[roles[end]] for end in ROLES[:2])
+        ends = (called[roles[end]] for end in _ROLES[:2])
         if name in ends or (name in features and name in labels):
             raise UserError(f"{path}: the column {quoted(name)} cannot be two things at once")
     places = [tuple(map(called.index, some)) for some in (features, labels)]
@@ -269,7 +269,7 @@ def find_arcs(path: Path, layout: Layout) -> ArcList:
     id_kind = pa.string() if arcs.text else pa.int64()
     kinds = {"source": id_kind, "target": id_kind, "weight": pa.float64()}
     read = {roles[role]: kind for role, kind in kinds.items() if role in roles} | data
-    said = [(role, roles[role]) for role in ROLES if role in roles]
+    said = [(role, roles[role]) for role in _ROLES if role in roles]
     said += [("feature", i) for i in places[0]] + [("label", i) for i in places[1]]
     left = [name for i, name in enumerate(called) if i not in read]
     form = "{}" if names else "column {}"
@@ -280,7 +280,7 @@ def find_arcs(path: Path, layout: Layout) -> ArcList:
         note = ""
     table: TextTable | parquet.ParquetTable = replace(arcs.table, kinds=read)
     if isinstance(table, TextTable):
-        table = replace(table, meaning=" ".join(role for role in ROLES[:3] if role in roles))
+        table = replace(table, meaning=" ".join(role for role in _ROLES[:3] if role in roles))
     else:
         table = replace(table, kinds=dict.fromkeys(read))
     return replace(
@@ -309,7 +309,7 @@ def _in_parquet(path: Path, layout: Layout) -> tuple[ArcList, list[list[str]]]:
         raise _unclear(f"{shown}, and it is not clear what they are", layout)
     if not table.rows:
         raise UserError(f"{path} holds no arcs")
-    text = layout.string_ids or any(parquet.is_text(table.kind(roles[end])) for end in ROLES[:2])
+    text = layout.string_ids or any(parquet.is_text(table.kind(roles[end])) for end in _ROLES[:2])
     return ArcList(table, roles, text, layout, types=types), [names]
 
 
@@ -344,7 +344,7 @@ def _in_text(path: Path, layout: Layout) -> tuple[ArcList, list[list[str]]]:
         found = arc_roles(names)
         if found is None:
             return False
-        places = [found[end] for end in ROLES[:2]]
+        places = [found[end] for end in _ROLES[:2]]
         if not any(has_digits(names[place]) for place in places):
             return True
         # Vertices may be called v1 and v2, too.
@@ -360,10 +360,10 @@ def _in_text(path: Path, layout: Layout) -> tuple[ArcList, list[list[str]]]:
         raise UserError(f"{path} holds no arcs, only the header {quoted(first.strip())}")
     roles = given or (arc_roles(names) if header else None)
     if roles is None and (width == 2 or (width == 3 and not header)):
-        roles = {role: place for place, role in enumerate(ROLES[:width])}
+        roles = {role: place for place, role in enumerate(_ROLES[:width])}
     if roles is None:
         raise _unclear(f"{at} has {width} columns, and it is not clear what they are", layout)
-    ends = [roles[end] for end in ROLES[:2]]
+    ends = [roles[end] for end in _ROLES[:2]]
     samples = [cut(line) for _, line in rows]
     of_integers = [found for row in samples if (found := _of_integers(row, ends)) is not None]
     # Without a header, a text in the first line is rather a mistake than the begin of mixed ids.
@@ -409,12 +409,12 @@ def _given_roles(columns: str) -> dict[str, int]:
     names = [name.strip() for name in columns.split(",")]
     hint = "in their order: source,target,-,weight; of triples: source,relation,target"
     for name in names:
-        if name not in (*ROLES, "-"):
+        if name not in (*_ROLES, "-"):
             raise UserError(f"--columns {columns}: {quoted(name)} is not a known column", hint)
-    counts = {role: names.count(role) for role in ROLES}
+    counts = {role: names.count(role) for role in _ROLES}
     if counts["source"] != 1 or counts["target"] != 1 or max(counts.values()) > 1:
         raise UserError(f"--columns {columns} must name source and target, each once", hint)
-    return {role: names.index(role) for role in ROLES if role in names}
+    return {role: names.index(role) for role in _ROLES if role in names}
 
 
 def _unclear(
@@ -534,8 +534,8 @@ def _refuse_other_than_weights(path: Path, seen: Sequence[_ThirdColumn], layout:
     before = np.cumsum([0, *(one.rows for one in seen)]).tolist()
     starts = {start - at for at, one in zip(before, seen, strict=False) for start in one.starts}
     # Targets are whole, not negative and not all the same.
-    if starts in ({0}, {1}) and rows >= FEWEST_NUMBERED and 0 <= low < high:
-        shown = ", ".join(str(number + min(starts)) for number in range(FEWEST_NUMBERED))
+    if starts in ({0}, {1}) and rows >= _FEWEST_NUMBERED and 0 <= low < high:
+        shown = ", ".join(str(number + min(starts)) for number in range(_FEWEST_NUMBERED))
         raise _unclear(
             f"{path}: the first column holds {shown}, … to the end, sources or the numbers of the "
             "lines",

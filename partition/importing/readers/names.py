@@ -13,7 +13,7 @@ from partition.errors import UserError
 from partition.graph.graph import MASKS
 
 # Names that columns have in the files of other programs, without capitals and signs.
-ARC_ROLES = {
+_ARC_ROLES = {
     "source": {
         "source", "src", "from", "fromnodeid", "fromnode", "u", "head", "sourceid",
         "node1", "id1", "v1", "vertex1", "user1", "entity1", "protein1", "gene1",
@@ -30,12 +30,12 @@ IDS = {
 }  # fmt: skip
 # The index of a data frame: it has the ids where no other column does.
 INDEX = {"", "index", "unnamed:0", "indexlevel0"}
-OTHER_ID = re.compile(r"(?i:[\s_.-]id)$|[a-z]I[dD]$")  # paper_id, paperId
+_OTHER_ID = re.compile(r"(?i:[\s_.-]id)$|[a-z]I[dD]$")  # paper_id, paperId
 # Names of arrays and columns of vertices, in small letters.
 FEATURES = ("features", "feature", "x", "feat", "feats", "attr_matrix", "attributes")
 CLASSES = ("label", "labels", "y", "class", "classes")
-NUMBERS_TO_LEARN = ("target", "targets")
-LABELS, TARGETS = (*CLASSES, *NUMBERS_TO_LEARN), (*NUMBERS_TO_LEARN, "labels", "label", "y")
+_NUMBERS_TO_LEARN = ("target", "targets")
+LABELS, TARGETS = (*CLASSES, *_NUMBERS_TO_LEARN), (*_NUMBERS_TO_LEARN, "labels", "label", "y")
 SPLIT = ("split", "mask")
 # The masks of other programs → ours.
 MASK_OF = {"train": "train", "valid": "val", "validation": "val", "val": "val", "test": "test"}
@@ -119,7 +119,7 @@ def arc_roles(names: Sequence[str]) -> dict[str, int] | None:
     plain = list(map(plain_name, names))
     found = {
         role: [place for place, name in enumerate(plain) if name in known]
-        for role, known in ARC_ROLES.items()
+        for role, known in _ARC_ROLES.items()
     }
     if not (found["source"] and found["target"]) or any(len(some) > 1 for some in found.values()):
         return None
@@ -138,7 +138,9 @@ def roles_by_types(
         return None
     for pair in types:
         if all(is_type(names[place], name) for place, name in zip(ends, pair, strict=True)):
-            weights = [i for i, name in enumerate(names) if plain_name(name) in ARC_ROLES["weight"]]
+            weights = [
+                i for i, name in enumerate(names) if plain_name(name) in _ARC_ROLES["weight"]
+            ]
             roles = {"source": ends[0], "target": ends[1]}
             return (roles | {"weight": weights[0]} if len(weights) == 1 else roles), pair
     return None
@@ -156,7 +158,7 @@ def id_place(
     plain = [plain_name(name) for name in names]
     free = [i for i, name in enumerate(names) if name.lower() not in others]
     exact = [i for i in free if plain[i] in IDS or is_type(names[i], type)]
-    ending = [i for i in free if OTHER_ID.search(names[i])]
+    ending = [i for i in free if _OTHER_ID.search(names[i])]
     index = [i for i in free if is_index(names[i]) and (i == 0 or plain[i])]
     fitting: list[int] = exact or ending or index
     if not fitting:
@@ -187,4 +189,4 @@ def vertex_role(name: str, of_numbers: bool) -> str:
     mask = next((mask for mask in MASKS if name in (mask, f"{mask}_mask")), None)
     if mask is not None or not of_numbers:
         return mask or "unread"
-    return "target" if name in NUMBERS_TO_LEARN else "feature"
+    return "target" if name in _NUMBERS_TO_LEARN else "feature"

@@ -27,12 +27,12 @@ from partition.records import open_regular
 
 LONGEST_LINE = 1 << 16
 LONGEST_ROW = 1 << 26  # a line of features is as long as there are features
-LONGEST_TEXT = 256
+_LONGEST_TEXT = 256
 LONGEST_BLANK = 1 << 24
 BLOCK = 1 << 22
-EXPANDS = 64  # times that a packed file may grow before it takes a second block
-UTF16 = (b"\xff\xfe", b"\xfe\xff")
-LINE_END = re.compile(rb"\r\n?|\n")
+_EXPANDS = 64  # times that a packed file may grow before it takes a second block
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_LINE_END = re.compile(rb"\r\n?|\n")
 
 
 def text_blocks(
@@ -52,7 +52,7 @@ def text_blocks(
     readers, lines = reading.readers, 0
     with readers.agreed(), files.read_errors(path):
         size = path.stat().st_size
-        at_once = min(at_once, EXPANDS * size + 1)  # as many are allocated
+        at_once = min(at_once, _EXPANDS * size + 1)  # as many are allocated
         cuts = [size * rank // readers.size for rank in (readers.rank, readers.rank + 1)]
         apart = readers.size > 1 and files.packing_of(path) is None
         if apart:
@@ -83,7 +83,7 @@ def _blocks(
             ended = not chunk
             reading.tell("reading", files.position_in(file), size)
             if number == 1 and not rest:
-                if chunk.startswith(UTF16):
+                if chunk.startswith(_UTF16):
                     raise UserError(f"{path} is in UTF-16", "save it as UTF-8")
                 chunk = chunk.removeprefix(b"\xef\xbb\xbf")
             behind = len(chunk) - len(chunk.rstrip())
@@ -124,7 +124,7 @@ def _line_start(file: IO[bytes], place: int, longest: int) -> int:
         return 0
     file.seek(place - 1)
     around = file.read(longest + 2)
-    found = LINE_END.search(around)
+    found = _LINE_END.search(around)
     return place - 1 + (len(around) if found is None else found.end())
 
 
@@ -138,17 +138,17 @@ def _check(path: Path, number: int, block: bytes, longest: int) -> None:
         raise UserError(f"{path}, line {line} is longer than {longest:,} bytes")
 
 
-DECIMAL_COMMA = re.compile(r"(?<![0-9,])-?[0-9]+,[0-9]+(?![0-9,])")
-POINTS = "decimals have a point: 0.5, not 0,5"
+_DECIMAL_COMMA = re.compile(r"(?<![0-9,])-?[0-9]+,[0-9]+(?![0-9,])")
+_POINTS = "decimals have a point: 0.5, not 0,5"
 FAULTS = {pa.int64(): "an integer of 64 bits", pa.float64(): "a number"}
 SIGNS = "#%"  # with which a comment begins
 APART = re.compile(rf"\s*[{SIGNS}]+(\s|$)")  # a sign that is no begin of a word
 NO_COMMENTS = "none"
 COMMENTS = ("#", "%", "#%", NO_COMMENTS)
-AT_FIRST = 3  # lines by which a table is judged: a header and two rows
-INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
-INTEGER_OF_ANY_SIZE = re.compile(r"[+-]?[0-9]+")
-BLANKS = bytes.maketrans(b"\t\v\f", b"   ")
+_AT_FIRST = 3  # lines by which a table is judged: a header and two rows
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_INTEGER_OF_ANY_SIZE = re.compile(r"[+-]?[0-9]+")
+_BLANKS = bytes.maketrans(b"\t\v\f", b"   ")
 UNUSED = "\x01"  # separates the columns of lines that are one column
 
 
@@ -377,7 +377,7 @@ class TextTable:
 
     def _is_value(self, word: str, kind: pa.DataType) -> bool:
         if kind == pa.string():
-            return bool(self.meaning) <= len(word) <= LONGEST_TEXT
+            return bool(self.meaning) <= len(word) <= _LONGEST_TEXT
         return is_integer(word) if kind == pa.int64() else is_number(word or "nan" * self.nulls)
 
     def _by_arrow(self, block: bytes) -> list[pa.Array] | None:
@@ -427,7 +427,7 @@ class TextTable:
                 lengths = pc.min_max(pc.utf8_length(columns[i])).as_py()
                 # Lines of blanks are no values.
                 shortest = bool(self.meaning) or self.width == 1 or self.separator == "\t"
-                if lengths["min"] < shortest or lengths["max"] > LONGEST_TEXT:
+                if lengths["min"] < shortest or lengths["max"] > _LONGEST_TEXT:
                     return None
         return columns
 
@@ -452,7 +452,7 @@ class TextTable:
         for place, kind in self.kinds.items():
             if not self._is_value(words[place], kind):
                 fault = FAULTS.get(
-                    kind, f"a text of {bool(self.meaning):d} to {LONGEST_TEXT} characters"
+                    kind, f"a text of {bool(self.meaning):d} to {_LONGEST_TEXT} characters"
                 )
                 hint = self._hint_of_line(line) or self._hint_of_value(words[place], place, number)
                 name = files.quoted(self.names[place]) if self.names else str(place + 1)
@@ -471,12 +471,12 @@ class TextTable:
         if is_missing(word):
             return "no vertex may be missing: leave the row out" if ids else self.missing
         several = len(word.split()) > 1 and all(map(is_number, word.split()))
-        if DECIMAL_COMMA.fullmatch(word) or (several and self.separator == ","):
-            return POINTS
+        if _DECIMAL_COMMA.fullmatch(word) or (several and self.separator == ","):
+            return _POINTS
         if self.kinds[place] == pa.string() or not ids:
             return None
         hint = "if ids are texts, give --string-ids"
-        if resembles_number(word) and not INTEGER_OF_ANY_SIZE.fullmatch(word):
+        if resembles_number(word) and not _INTEGER_OF_ANY_SIZE.fullmatch(word):
             hint = "write ids as whole numbers: 100000, not 1e5 or 100000.0"
         return hint + "; if the line names the columns, --header" * (number == self.begins)
 
@@ -488,8 +488,8 @@ class TextTable:
         tabs = self.separator is None and other == "\t"
         if self.width == 1 or other in (self.separator, None) or tabs:
             return None
-        if other == "," and DECIMAL_COMMA.search(line):
-            return POINTS
+        if other == "," and _DECIMAL_COMMA.search(line):
+            return _POINTS
         called = {None: "white space", "\t": "tabs"}
         one, two = (called.get(sign, f"{sign!r}") for sign in (self.separator, other))
         return f"the first line is separated by {one}, this one by {two}"
@@ -521,9 +521,9 @@ def open_table(path: Path, longest: int = LONGEST_LINE, comments: str | None = N
                 lines.append((number, line))
             elif not lines:
                 heading = number, line.strip().lstrip(of_table.signs).strip()
-            elif comments is None and len(signed) < AT_FIRST and not APART.match(line):
+            elif comments is None and len(signed) < _AT_FIRST and not APART.match(line):
                 signed.append((number, line))
-            if len(lines) == AT_FIRST:
+            if len(lines) == _AT_FIRST:
                 return TextTable(path, of_table, lines, heading, signed, longest)
         passed += len(block)
         if passed > LONGEST_BLANK and not lines:
@@ -559,7 +559,7 @@ def words_of(line: str, separator: str | None) -> list[str]:
 
 def is_integer(word: str) -> bool:
     """Whether a word is a whole number of 64 bits."""
-    return INTEGER.fullmatch(word) is not None and -(2**63) <= int(word) < 2**63
+    return _INTEGER.fullmatch(word) is not None and -(2**63) <= int(word) < 2**63
 
 
 def is_number(word: str) -> bool:
@@ -573,7 +573,7 @@ def is_number(word: str) -> bool:
 
 def _single_blanks(block: bytes) -> bytes:
     """The lines with one blank between two words, and nowhere else."""
-    block = block.translate(BLANKS)
+    block = block.translate(_BLANKS)
     while b"  " in block:
         block = block.replace(b"  ", b" ")
     return block.replace(b" \n", b"\n").replace(b"\n ", b"\n").strip(b" ")

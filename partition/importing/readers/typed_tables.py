@@ -128,10 +128,10 @@ def grouped(source: Source, relation: np.ndarray, names: Sequence[str]) -> Typed
     arcs = []
     for number, name in enumerate(names):
         some = order[ends[number] : ends[number + 1]]
-        one = Relation(ENTITY, name, ENTITY)
+        one = Relation(_ENTITY, name, _ENTITY)
         arcs.append(RelationArcs(one, source.source[some], source.target[some]))
-    ids = {} if source.ids is None else {ENTITY: source.ids}
-    return TypedSource({ENTITY: source.n}, arcs, ids, format=source.format, notes=source.notes)
+    ids = {} if source.ids is None else {_ENTITY: source.ids}
+    return TypedSource({_ENTITY: source.n}, arcs, ids, format=source.format, notes=source.notes)
 
 
 def _size(
@@ -158,10 +158,10 @@ def _check_rows(rows: np.ndarray, count: int, where: str) -> None:
         raise UserError(f"{where} has {given} rows, there are {count} vertices of that type")
 
 
-ENTITY = "entity"  # the type of all vertices
+_ENTITY = "entity"  # the type of all vertices
 SCHEMA = "graph.toml"
 # A word such as 007, which a number would lose digits of.
-ZEROS = re.compile(rb"(?:^|[\s,;])-?0[0-9]")
+_ZEROS = re.compile(rb"(?:^|[\s,;])-?0[0-9]")
 
 
 @dataclass(frozen=True)
@@ -302,7 +302,7 @@ def _arcs(relation: Relation, file: Path, given: Layout, as_text: bool) -> _Arcs
 
     def look(lines: bytes) -> None:
         nonlocal as_written
-        as_written = as_written or ZEROS.search(lines) is not None
+        as_written = as_written or _ZEROS.search(lines) is not None
 
     format = checked_format(file, "auto", layout)
     if format not in ("edges", "parquet"):
@@ -387,9 +387,9 @@ def read_arrays(path: Path, layout: Layout) -> Source | TypedSource:
     for name in MASKS:
         if name in arrays:
             check_inside(arrays[name], n, f"{path}, {name}")
-            masks[name] = {ENTITY: np.isin(np.arange(n), arrays[name])}
+            masks[name] = {_ENTITY: np.isin(np.arange(n), arrays[name])}
     found = grouped(arcs, number, list(map(str, given.tolist())))
-    of_labels = {} if labels is None else {ENTITY: labels}
+    of_labels = {} if labels is None else {_ENTITY: labels}
     return checked(replace(found, labels=of_labels, masks=masks), str(path))
 
 

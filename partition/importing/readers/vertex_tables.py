@@ -37,7 +37,7 @@ from partition.importing.readers.files import (
 from partition.records import DEFLATE_RATIO, NUMBERS, TEXTS, map_npy, read_npy, read_npz
 from partition.resident import check_memory
 
-HEADER = "the first line names the columns, such as id,age,label,split"
+_HEADER = "the first line names the columns, such as id,age,label,split"
 
 
 @dataclass(frozen=True)
@@ -403,7 +403,7 @@ class _VertexTable:
         """A UserError if the first line of a text does not name the columns of the others."""
         fits = self.names and self.rows and len(self.rows[0][1]) == self.width
         if not fits or len(set(self.names)) < self.width:
-            raise UserError(f"{self.where} is no header of its lines", HEADER)
+            raise UserError(f"{self.where} is no header of its lines", _HEADER)
 
     def check_numbers(self, places: Sequence[int]) -> None:
         """A UserError if a column has a text in the first row, which may be the label."""
@@ -615,7 +615,7 @@ def _nodes(
         else:
             as_bool = _bools_of(values)
             if as_bool is None:
-                raise UserError(f"{where} is no mask: true and false, or 1 and 0", HEADER)
+                raise UserError(f"{where} is no mask: true and false, or 1 and 0", _HEADER)
             masks[role] = as_bool
     return NodeTable(
         ids,
