@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -391,9 +392,13 @@ def distinct(numbers: np.ndarray) -> np.ndarray:
     As ``numpy.unique``, which looks integers up in a hash table: sorting them is many times faster.
     """
     found = np.sort(numbers, axis=None)
-    if not len(found):
-        return found
-    return found[np.concatenate(([True], found[1:] != found[:-1]))]
+    return found[first_of_equals(found)]
+
+
+def first_of_equals(*columns: np.ndarray) -> np.ndarray:
+    """Where rows of several columns, (m,) each, differ from the row before: (m,) bool."""
+    differs = [column[1:] != column[:-1] for column in columns]
+    return np.append(True, reduce(np.logical_or, differs))[: len(columns[0])]
 
 
 def check_arcs(graph: Graph, first: int = 0, last: int | None = None) -> None:
@@ -461,9 +466,7 @@ def added_up(
 
     Arcs of a pair, (m,) integers, follow each other; weights are 1 where None. Sums are float64.
     """
-    first = np.ones(len(source), bool)
-    first[1:] = (source[1:] != source[:-1]) | (target[1:] != target[:-1])
-    start = np.flatnonzero(first)
+    start = np.flatnonzero(first_of_equals(source, target))
     if weights is None:
         sums = np.diff(start, append=len(source)).astype(np.float64)
     else:

@@ -353,14 +353,8 @@ def _cut_arcs(
     if not by_relation:
         return source[cut], target[cut], np.zeros(np.count_nonzero(cut), np.uint8)
     relation = np.asarray(graph.arc_type)[place]
-    cut &= _first_of_equals(source, target, relation)
+    cut &= graphs.first_of_equals(source, target, relation)
     return source[cut], target[cut], relation[cut]
-
-
-def _first_of_equals(*columns: np.ndarray) -> np.ndarray:
-    """Where rows of several columns differ from the row before."""
-    differs = (column[1:] != column[:-1] for column in columns)
-    return np.append(True, np.logical_or.reduce([*differs]))[: len(columns[0])]
 
 
 def _entries_by_relation(graph: Graph, parts: np.ndarray, k: int, direction: str) -> np.ndarray:
@@ -368,7 +362,9 @@ def _entries_by_relation(graph: Graph, parts: np.ndarray, k: int, direction: str
     found, relations = np.zeros(k, np.int64), np.asarray(graph.arc_type)
     for first, last, source, target in graphs.arc_pieces(graph):
         relation = relations[graph.indptr[first] : graph.indptr[last]]
-        row = (target if direction == "in" else source)[_first_of_equals(source, target, relation)]
+        row = (target if direction == "in" else source)[
+            graphs.first_of_equals(source, target, relation)
+        ]
         found += np.bincount(parts[row], minlength=k)
     return found
 

@@ -34,7 +34,7 @@ from partition.errors import UserError, require
 from partition.graph import sampling
 from partition.graph.aggregation import arrivals, column_pieces, columns, loops, symmetrised
 from partition.graph.cover import summed_entries
-from partition.graph.graph import REVERSED, Graph, row_sizes
+from partition.graph.graph import REVERSED, Graph, first_of_equals, row_sizes
 from partition.graph.hashing import key, mixed
 from partition.graph.sampling import Pattern, pointers, segments
 from partition.registry import Setting, Settings
@@ -433,8 +433,7 @@ def _merge(pieces: list[_Nets]) -> _Nets:
     order = np.lexsort((*nets.codes, nets.owners))
     owners, codes = nets.owners[order], nets.codes[:, order]
     sizes = np.diff(nets.indptr)[order]
-    first = np.ones(len(order), bool)
-    first[1:] = (owners[1:] != owners[:-1]) | (codes[:, 1:] != codes[:, :-1]).any(axis=0)
+    first = first_of_equals(owners, *codes)
     group = np.cumsum(first) - 1
     leader = np.flatnonzero(first)[group]
 

@@ -496,19 +496,14 @@ def join_parts(exchange: sp.csr_array, k: int, seed: int = 0) -> np.ndarray:
 
 def _grown(weights: sp.csr_array, size: int) -> np.ndarray:
     """Nodes filled one after the other: the busiest part left, then what it talks to most."""
-    k, nodes = weights.shape[0], np.full(weights.shape[0], -1)
-    traffic = weights.sum(axis=1).astype(np.float64)
-    for part in range(k):
-        node, first = divmod(part, size)
-        if first == 0:
-            pull = traffic.copy()
-        pull[nodes >= 0] = -1
-        chosen = int(pull.argmax())
+    nodes, traffic = np.full(weights.shape[0], -1), weights.sum(axis=1)
+    toward = traffic
+    for part in range(len(nodes)):
+        node, others = divmod(part, size)
+        chosen = int(np.where(nodes >= 0, -1, toward if others else traffic).argmax())
         nodes[chosen] = node
-        if first == 0:
-            pull = np.zeros(k)
-        row = slice(weights.indptr[chosen], weights.indptr[chosen + 1])
-        pull[weights.indices[row]] += weights.data[row]
+        row = _dense_row(weights, chosen)
+        toward = toward + row if others else row
     return nodes
 
 
@@ -899,10 +894,6 @@ class Sizes:
     itemsize: int
     k: int
 
-    def kept(self, max_net: int) -> int:
-        """Arcs in the columns of at most ``max_net`` entries; 0: in all."""
-        return int((self.nets[self.nets <= max_net] - 1).sum()) if max_net > 0 else self.nnz
-
 
 @dataclass(frozen=True)
 class _Choice:
@@ -991,7 +982,8 @@ class _Case(Sizes):
         stages = {}
         if backend.distribution is not None:
             assert backend.memory is not None
-            entries = self.kept(int(options.get("max_net", 0)))
+            most = int(options.get("max_net", 0))  # entries of a column; 0: any number
+            entries = int((self.nets[self.nets <= most] - 1).sum()) if most > 0 else nnz
             pins = 2 * entries if gp else nnz + n
             shifted = _SHIFTED if self.model == "hp" else 0
             piece = min(PIECE, 2 * nnz) * (_PER_ENTRY_OF_PIECE + shifted)

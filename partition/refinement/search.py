@@ -24,6 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from partition.deadline import Deadline
+from partition.graph.graph import first_of_equals
 from partition.models.descriptions import HypergraphModel
 from partition.refinement import core
 from partition.refinement.objective import OBJECTIVES, TABLE_SHARE, Objective, cells, sweeps_for
@@ -299,9 +300,7 @@ def contract(level: _Level, labels: np.ndarray, clusters: int) -> _Level:
 
     kept = np.flatnonzero(sizes > 1)
     kept = kept[np.lexsort((level.folds[kept], owners[kept], digest[kept]))]
-    first = np.ones(len(kept), bool)
-    keys = (digest, owners, sizes, level.folds)
-    first[1:] = np.any([key[kept[1:]] != key[kept[:-1]] for key in keys], axis=0)
+    first = first_of_equals(*(key[kept] for key in (digest, owners, sizes, level.folds)))
     costs = np.zeros(nets, np.int64)
     leaders = kept[first]
     np.add.at(costs, leaders[np.cumsum(first) - 1], level.costs[kept])

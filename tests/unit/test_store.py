@@ -663,7 +663,7 @@ def test_what_is_kept_sparse(monkeypatch):
         assert isinstance(kept_form(dense, "sparse"), SparseRows) == bool(filled)
         for form in (dense, kept_form(random_rows(), "sparse")):
             assert isinstance(kept_form(form, "dense"), np.ndarray)
-        assert isinstance(kept_form(kept_form(dense, "sparse")), SparseRows)
+        assert isinstance(kept_form(kept_form(random_rows(), "sparse")), SparseRows)
     assert kept_form(None) is None
 
 
