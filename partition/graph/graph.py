@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy  # .sparse takes 0.3 s, when it is first used: tools need none of it
 
-from partition.errors import UserError, check_name
+from partition.errors import UserError
 from partition.graph.hashing import key, mixed
 from partition.graph.relations import Relation, Schema, VertexTypes, relation_dtype, schema_fault
 from partition.resident import let_go
@@ -354,11 +354,6 @@ class Graph:
         data = np.ones(self.nnz) if self.weights is None else np.asarray(self.weights)
         arrays = data, np.asarray(self.indices), np.asarray(self.indptr)
         return scipy.sparse.csr_array(arrays, shape=(self.n, self.n))
-
-
-def check_direction(direction: str) -> str:
-    """The direction, if it is one."""
-    return check_name("direction", direction, DIRECTIONS)
 
 
 def index_dtype(n: int) -> np.dtype:

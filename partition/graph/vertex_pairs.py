@@ -424,10 +424,9 @@ def check_pairs(pairs: PairSet, n: int) -> None:
             common.append(found[_among(held, found)])
         if count := sum(map(len, common)):
             example = int(np.concatenate(common)[0]) // (pairs.kinds if pairs.relations else 1)
-            raise UserError(
-                f"{count:,} pairs to train on are also in {other}, such as {divmod(example, n)}",
-                "gcn-partition pairs --drop-held-out leaves them out of train",
-            )
+            such = f"also in {other}, such as {divmod(example, n)}"
+            hint = "gcn-partition pairs --drop-held-out leaves them out of train"
+            raise UserError(f"{count:,} pairs to train on are {such}", hint)
 
 
 def _check_shapes(pairs: PairSet) -> None:

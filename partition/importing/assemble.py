@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from partition.errors import UserError
-from partition.graph.graph import MASKS, ArcData, Graph, SparseRows, check_direction
+from partition.errors import UserError, check_name
+from partition.graph.graph import DIRECTIONS, MASKS, ArcData, Graph, SparseRows
 from partition.graph.manifest import TYPE_FEATURES
 from partition.graph.store import Manifest, check_target, open_graph, write_graph
 from partition.importing.arc_data import ArcFiles, in_order
@@ -140,7 +140,7 @@ class Import:
     def check(self) -> None:
         """Refuse the mistakes that show before any file is read."""
         self.rules()
-        check_direction(self.direction)
+        check_name("direction", self.direction, DIRECTIONS)
         self.files.check()
         self.arc_files.check()
         check_target(self.out, self.overwrite)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from partition.errors import UserError
-from partition.graph.graph import MASKS, check_direction
+from partition.errors import UserError, check_name
+from partition.graph.graph import DIRECTIONS, MASKS
 from partition.graph.store import Manifest, check_target, write_graph
 from partition.importing.assemble import build_graph
 from partition.importing.readers import arc_columns, classes, dgl_bin, files, npz
@@ -93,7 +93,7 @@ def import_arrays(
         be written.
     """
     out_path = Path(out_path)
-    check_direction(direction)
+    check_name("direction", direction, DIRECTIONS)
     check_target(out_path, overwrite)
     x = None if features is None else _features(features)
     y = None if labels is None else _numpy(labels, "y")

@@ -114,12 +114,18 @@ def connectivity(model: HypergraphModel, parts: np.ndarray, k: int) -> int:
 
 def without_large_nets(model: HypergraphModel, limit: int) -> HypergraphModel:
     """The hypergraph without its nets of more than ``limit`` pins; its vertices stay."""
-    sizes = np.diff(model.indptr)
-    kept = np.flatnonzero(sizes <= limit)
-    if len(kept) == model.nets:
-        return model
-    pins = np.asarray(model.pins)[np.repeat(sizes <= limit, sizes)]
-    return HypergraphModel(model.weights, pointers(sizes[kept]), pins, *model.facts_of(kept))
+    kept = np.flatnonzero(np.diff(model.indptr) <= limit)
+    return model if len(kept) == model.nets else of_nets(model, kept)
+
+
+def of_nets(model: HypergraphModel, nets: np.ndarray) -> HypergraphModel:
+    """The hypergraph of some of the nets, increasing numbers; its vertices stay."""
+    sizes, kept = np.diff(model.indptr), np.zeros(model.nets, bool)
+    kept[nets] = True
+    pins = np.asarray(model.pins)[: model.indptr[-1]]
+    if not kept.all():
+        pins = pins[np.repeat(kept, sizes)]
+    return HypergraphModel(model.weights, pointers(sizes[nets]), pins, *model.facts_of(nets))
 
 
 @dataclass(frozen=True)
