@@ -249,7 +249,11 @@ def refine_partition(
     with new_partition(stored.path, (name,), "gcn-partition refine", overwrite):
         begun = time.perf_counter()
         deadline = deadline.part(1 - measuring_share(stored.manifest, time_limit))
-        first = _joined(graph, before.parts, before.k, k, recipe)
+        first = before.parts
+        if k != before.k:
+            with at_once():
+                exchange = exchange_matrix(graph, first, before.k, recipe.direction)
+                first = join_parts(exchange, k, seed)[first]
         limits = {"effort": effort, "deadline": deadline}
         parts = refined(graph, first, k, objective, recipe, **limits)
         parts = mapped(graph, parts, k, recipe)
@@ -791,15 +795,6 @@ def deadline_with_refinement(
         parts, objective = np.arange(n, dtype=np.int32) % 2, Objective(exchange=exchange)
         refined(graph, parts, 2, objective, _USUAL_RECIPE, effort=0.05)
     return deadline_for(time_limit, paced=paced)
-
-
-@at_once()
-def _joined(graph: Graph, parts: np.ndarray, count: int, k: int, recipe: Recipe) -> np.ndarray:
-    """Merge ``count`` parts into k equal groups that exchange many rows: (n,) int32."""
-    if count == k:
-        return parts
-    exchange = exchange_matrix(graph, parts, count, recipe.direction)
-    return join_parts(exchange, k, recipe.seed)[parts]
 
 
 @at_once()
