@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy  # .sparse takes 0.3 s, when it is first used: tools need none of it
 
-from partition.errors import UserError, check_name
+from partition.errors import UserError
 from partition.graph.hashing import key, mixed
 from partition.graph.relations import Relation, Schema, VertexTypes, relation_dtype, schema_fault
 from partition.resident import let_go
@@ -355,11 +356,6 @@ class Graph:
         return scipy.sparse.csr_array(arrays, shape=(self.n, self.n))
 
 
-def check_direction(direction: str) -> str:
-    """The direction, if it is one."""
-    return check_name("direction", direction, DIRECTIONS)
-
-
 def index_dtype(n: int) -> np.dtype:
     """The dtype of vertex numbers 0..n−1 on disk and in memory."""
     return np.dtype(np.int32 if n < 2**31 else np.int64)
@@ -391,9 +387,13 @@ def distinct(numbers: np.ndarray) -> np.ndarray:
     As ``numpy.unique``, which looks integers up in a hash table: sorting them is many times faster.
     """
     found = np.sort(numbers, axis=None)
-    if not len(found):
-        return found
-    return found[np.concatenate(([True], found[1:] != found[:-1]))]
+    return found[first_of_equals(found)]
+
+
+def first_of_equals(*columns: np.ndarray) -> np.ndarray:
+    """Where rows of several columns, (m,) each, differ from the row before: (m,) bool."""
+    differs = [column[1:] != column[:-1] for column in columns]
+    return np.append(True, reduce(np.logical_or, differs))[: len(columns[0])]
 
 
 def check_arcs(graph: Graph, first: int = 0, last: int | None = None) -> None:
@@ -461,9 +461,7 @@ def added_up(
 
     Arcs of a pair, (m,) integers, follow each other; weights are 1 where None. Sums are float64.
     """
-    first = np.ones(len(source), bool)
-    first[1:] = (source[1:] != source[:-1]) | (target[1:] != target[:-1])
-    start = np.flatnonzero(first)
+    start = np.flatnonzero(first_of_equals(source, target))
     if weights is None:
         sums = np.diff(start, append=len(source)).astype(np.float64)
     else:

@@ -93,15 +93,12 @@ def read_json(file: Path) -> dict[str, Any]:
 
     A UserError if it cannot be read, is too long, or holds something else.
     """
+    long = f"{file} is damaged: it is longer than {_MAX_JSON >> 20} MiB"
     try:
-        with records.open_regular(file) as stream:
+        with system_errors(f"cannot read {file}"), records.open_regular(file) as stream:
             size = os.fstat(stream.fileno()).st_size
-            require(
-                size <= _MAX_JSON, f"{file} is damaged: it is longer than {_MAX_JSON >> 20} MiB"
-            )
+            require(size <= _MAX_JSON, long)
             facts = msgspec.json.decode(stream.read(size), type=dict[str, Any])
-    except OSError as error:
-        raise UserError(f"cannot read {file}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise UserError(f"{file} is damaged: {error}") from error
     return dict(records.printable(facts))
@@ -408,10 +405,8 @@ def check_sums(path: Path, found: Mapping[str, str], expected: Mapping[str, str]
 def check_symmetry(path: Path, excess: int) -> None:
     """A UserError if a sum of :func:`reverse_excess` is not that of a symmetric matrix."""
     if excess & MASK64:
-        raise _damaged(
-            path, "the manifest says that its arcs are symmetric, but one or more have no reverse "
-            "of equal weight",
-        )  # fmt: skip
+        what = "the manifest says that its arcs are symmetric, but one or more have no reverse"
+        raise _damaged(path, f"{what} of equal weight")
 
 
 def _damaged(path: Path, what: str) -> UserError:
@@ -678,9 +673,8 @@ def _graph_of(manifest: Manifest, arrays: Mapping[str, np.ndarray]) -> Graph:
         for of, names in (("", m.masks), ("arc_", m.arc_masks))
     )
     names = m.arc_class_names or None
-    facts["arc_data"] = ArcData(
-        get("arc_features"), get("arc_labels"), of_arcs, get("arc_ids"), names
-    )
+    columns = get("arc_features"), get("arc_labels")
+    facts["arc_data"] = ArcData(*columns, of_arcs, get("arc_ids"), names)
     facts["vertex_types"] = VertexTypes.of_counts(m.vertex_types) if m.vertex_types else None
     facts["type_features"] = {name: arrays[TYPE_FEATURES + name] for name in m.type_features}
     facts |= {"parallel": m.parallel, "relations": m.relations}

@@ -353,14 +353,8 @@ def _cut_arcs(
     if not by_relation:
         return source[cut], target[cut], np.zeros(np.count_nonzero(cut), np.uint8)
     relation = np.asarray(graph.arc_type)[place]
-    cut &= _first_of_equals(source, target, relation)
+    cut &= graphs.first_of_equals(source, target, relation)
     return source[cut], target[cut], relation[cut]
-
-
-def _first_of_equals(*columns: np.ndarray) -> np.ndarray:
-    """Where rows of several columns differ from the row before."""
-    differs = (column[1:] != column[:-1] for column in columns)
-    return np.append(True, np.logical_or.reduce([*differs]))[: len(columns[0])]
 
 
 def _entries_by_relation(graph: Graph, parts: np.ndarray, k: int, direction: str) -> np.ndarray:
@@ -368,7 +362,8 @@ def _entries_by_relation(graph: Graph, parts: np.ndarray, k: int, direction: str
     found, relations = np.zeros(k, np.int64), np.asarray(graph.arc_type)
     for first, last, source, target in graphs.arc_pieces(graph):
         relation = relations[graph.indptr[first] : graph.indptr[last]]
-        row = (target if direction == "in" else source)[_first_of_equals(source, target, relation)]
+        first_of = graphs.first_of_equals(source, target, relation)
+        row = (target if direction == "in" else source)[first_of]
         found += np.bincount(parts[row], minlength=k)
     return found
 
@@ -551,11 +546,9 @@ def observe(sampler: Sampler, side: Side, seeds: np.ndarray | None) -> list[Draw
 
 def kept_pairs(batches: Sequence[Drawn], parts: np.ndarray, k: int, rows: int) -> np.ndarray:
     """The rows that each of k parts keeps, at most ``rows``: increasing numbers vertex·k + part."""
-    pairs, uses = np.unique(
-        np.concatenate([_pairs_of(batch.patterns[-1], parts, k)[0] for batch in batches]),
-        return_counts=True,
-    )
+    every = [_pairs_of(batch.patterns[-1], parts, k)[0] for batch in batches]
+    pairs, uses = np.unique(np.concatenate(every), return_counts=True)
     vertices, part = np.divmod(pairs, k)
-    every = [np.flatnonzero(part == number) for number in range(k)]
-    kept = [mine[most_used(uses[mine], vertices[mine], rows)] for mine in every]
+    of_parts = [np.flatnonzero(part == number) for number in range(k)]
+    kept = [mine[most_used(uses[mine], vertices[mine], rows)] for mine in of_parts]
     return np.sort(pairs[np.concatenate(kept)])

@@ -177,9 +177,8 @@ def write_samples(
             _written(temporary / f"{kind}.npy", kind, array, (links or {}).get(kind), report)
             for kind, array in arrays.items()
         ]
-        moments = np.concatenate([each for each, _ in found], axis=2)
+        moments, id_ = _joined(found, described)
         save_arrays(temporary, {"moments": moments})
-        id_ = _id_of([digest for _, digest in found], described)
         SAMPLES.describe(temporary, _SampleFile(
             name=name, n=n, id=id_, made=made, ranges=described, steps=steps,
             columns=states.shape[2], target_columns=0 if targets is None else targets.shape[2],
@@ -218,9 +217,8 @@ def read_samples(path: str | os.PathLike[str], name: str, *, check: bool = False
     try:
         _checked_ranges(facts.ranges, facts.steps)
         if check:
-            scanned = [_scanned(kind, array) for kind, array in arrays.items()]
-            same = np.array_equal(np.concatenate([each for each, _ in scanned], axis=2), moments)
-            same &= _id_of([digest for _, digest in scanned], facts.ranges) == facts.id
+            found, id_ = _joined([_scanned(*each) for each in arrays.items()], facts.ranges)
+            same = np.array_equal(found, moments) and id_ == facts.id
             require(same, "it does not hold what samples.json says")
     except UserError as error:
         raise UserError(f"{folder} is damaged: {error.message}", _AGAIN) from None
@@ -252,43 +250,43 @@ def _stored(dtype: np.dtype) -> np.dtype:
 
 
 def _scanned(
-    kind: str,
-    array: Steps,
-    take: Callable[[memoryview], object] = lambda piece: None,
+    kind: str, array: Steps, take: Callable[[memoryview], object] = lambda piece: None,
     report: Callable[[int], None] = lambda steps: None,
-) -> tuple[np.ndarray, str]:
-    """Moments of each step, and the hash of all; ``take`` is given each piece."""
+) -> tuple[np.ndarray, str]:  # fmt: skip
+    """Moments of each step, and the hash of all; ``take`` is given each piece.
+
+    Moments are count, mean and sum of squares about it, of each column over what is known.
+    """
     dtype, (steps, n, columns) = _stored(array.dtype), array.shape
     digest = hashlib.blake2b(f"{kind} {dtype.str} {[*array.shape]}".encode(), digest_size=16)
     moments = np.empty((3, steps, columns))
     count = max(1, _AT_ONCE // max(1, n * columns * array.dtype.itemsize))
     for some in slices(steps, count):
         piece = np.ascontiguousarray(array[some], dtype)
-        moments[:, some] = _moments(kind, some.start, piece)
+        if np.isinf(piece).any():
+            step = some.start + int(np.flatnonzero(np.isinf(piece).any(axis=(1, 2)))[0])
+            raise UserError(f"{kind} of step {step} have an infinite number", "NaN says: unknown")
+        numbers = piece.astype(np.float64)
+        known = ~np.isnan(numbers)
+        counts = known.sum(axis=1).astype(np.float64)
+        mean = np.sum(numbers, axis=1, where=known) / np.maximum(counts, 1)
+        squares = np.sum((numbers - mean[:, np.newaxis]) ** 2, axis=1, where=known)
+        moments[:, some] = counts, mean, squares
         digest.update(piece.data)
         take(piece.data)
         report(some.stop)
     return moments, digest.hexdigest()
 
 
-def _moments(kind: str, first: int, piece: np.ndarray) -> np.ndarray:
-    """Count, mean and sum of squares about it, of each step and column over what is known."""
-    if np.isinf(piece).any():
-        step = first + int(np.flatnonzero(np.isinf(piece).any(axis=(1, 2)))[0])
-        raise UserError(f"{kind} of step {step} have an infinite number", "NaN says: unknown")
-    numbers = piece.astype(np.float64)
-    known = ~np.isnan(numbers)
-    counts = known.sum(axis=1).astype(np.float64)
-    mean = np.sum(numbers, axis=1, where=known) / np.maximum(counts, 1)
-    squares = np.sum((numbers - mean[:, np.newaxis]) ** 2, axis=1, where=known)
-    return np.stack([counts, mean, squares])
-
-
-def _id_of(digests: Sequence[str], ranges: Mapping[str, _Ranges]) -> str:
-    """A hash of hashes of arrays, and of which steps are for what."""
+def _joined(
+    scanned: Sequence[tuple[np.ndarray, str]], ranges: Mapping[str, _Ranges]
+) -> tuple[np.ndarray, str]:
+    """Moments of all columns, and the id: a hash of hashes, and of which steps are for what."""
+    moments, digests = zip(*scanned, strict=True)
     listed = sorted((mask, [list(one) for one in some]) for mask, some in ranges.items())
-    text = f"{digests} {listed}"
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    text = f"{[*digests]} {listed}"
+    id_ = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return np.concatenate(moments, axis=2), id_
 
 
 def _check_array(kind: str, array: Steps, n: int, steps: tuple[int, ...]) -> None:

@@ -553,9 +553,8 @@ def fanouts_of_relations(
             given *= len(fanouts)
         if len(given) != len(fanouts):
             such = f"{relations[0].name}={','.join(map(str, fanouts))}"
-            raise UserError(
-                f"{where}: {word!r} gives no {len(fanouts)} numbers of neighbours",
-                f"name=numbers, one for each layer or one for all, such as {such}",
-            )
+            what = f"{where}: {word!r} gives no {len(fanouts)} numbers of neighbours"
+            hint = f"name=numbers, one for each layer or one for all, such as {such}"
+            raise UserError(what, hint)
         found[place_of(name, relations, where)] = given
     return tuple(found.values()) if text else ()

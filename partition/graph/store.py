@@ -128,9 +128,8 @@ class NewFolder:
         manifest = manifests.write_arrays(new, graph, known, path, **said)
         if path.exists():
             # Until the new folder is in its place.
-            self.locks.enter_context(
-                folder_lock(path, manifests.REPLACING, patience=manifests.WAIT)
-            )
+            lock = folder_lock(path, manifests.REPLACING, patience=manifests.WAIT)
+            self.locks.enter_context(lock)
             self.lost["partitions"] = _keep_partitions(path, new, graph, manifest)
             self.lost["pairs"] = PAIRS.keep(path, new, graph_id=manifest.id)
             self.lost["samples"] = SAMPLES.keep(path, new, n=manifest.n)
@@ -336,11 +335,9 @@ def read_partition(path: str | os.PathLike[str], name: str, *, parts: bool = Tru
         raise UserError(f"{path} has no partition {name!r}, nor any other", hint)
     partition = _read_description(description)
     if partition.graph_id != manifest.id:
-        raise UserError(
-            f"partition {name!r} in {path} was made for another graph "
-            f"(id {partition.graph_id}, this graph is {manifest.id})",
-            "make it again with gcn-partition add",
-        )
+        what = f"partition {name!r} in {path} was made for another graph "
+        what += f"(id {partition.graph_id}, this graph is {manifest.id})"
+        raise UserError(what, "make it again with gcn-partition add")
     if not parts:
         return partition
     # The vector is as long as the graph, not as long as the manifest says.

@@ -424,10 +424,9 @@ def check_pairs(pairs: PairSet, n: int) -> None:
             common.append(found[_among(held, found)])
         if count := sum(map(len, common)):
             example = int(np.concatenate(common)[0]) // (pairs.kinds if pairs.relations else 1)
-            raise UserError(
-                f"{count:,} pairs to train on are also in {other}, such as {divmod(example, n)}",
-                "gcn-partition pairs --drop-held-out leaves them out of train",
-            )
+            such = f"also in {other}, such as {divmod(example, n)}"
+            hint = "gcn-partition pairs --drop-held-out leaves them out of train"
+            raise UserError(f"{count:,} pairs to train on are {such}", hint)
 
 
 def _check_shapes(pairs: PairSet) -> None:
@@ -699,25 +698,19 @@ def non_arcs(
             first, second = np.divmod(numbers, size if apart else size - 1)
             second += not apart and second >= first
         else:
-            first, second = _undirected_pair(numbers, size)
+            # Ends u < v. Vertex v has v smaller partners. Two vertices that have as many together
+            # as any such two make a row of a rectangle: no square root has to be rounded.
+            odd = size % 2
+            row, column = np.divmod(numbers, size if odd else size - 1)
+            large, other = row + odd, column >= row + odd
+            first = column - large * other
+            second = np.where(other, size - 1 + odd - large, large)
         pairs = np.column_stack([first + first_of.start, second + second_of.start])
         pairs = pairs[~has_arcs(graph, pairs, directed)]
         found.append(keys(pairs, graph.n, directed or apart))
         have += len(pairs)
         start = stop
     return np.concatenate(found)[:count]
-
-
-def _undirected_pair(numbers: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The ends u < v of pairs by their numbers below n(n − 1)/2.
-
-    Vertex v has v smaller partners. Two vertices that have as many together as any such two make a
-    row of a rectangle, without a square root that would have to be rounded.
-    """
-    row, column = np.divmod(numbers, n if n % 2 else n - 1)
-    large = row + n % 2
-    other = column >= large
-    return column - large * other, np.where(other, n - 1 + n % 2 - large, large)
 
 
 def _pairs_by_relation(
@@ -960,7 +953,10 @@ class _Ranking:
             what = f"vertex {source} has {others} others that are no partners of it"
             hint = "give a smaller --hard"
             raise UserError(f"{what}, {self.count} are asked for", hint)
-        scored = [_without(each, none, among) for each in (_common(self.near, source), rank)]
+        scored = []
+        for columns, scores in (_common(self.near, source), rank):
+            able = _within(columns, among) & ~_among(none, columns)
+            scored.append((columns[able], scores[able]))
         chosen = _least_ranks(scored[0], scored[1], self.count, key(self.base, _TIES, source))
         start, n = 0, self.near.shape[0]
         while len(chosen) < self.count:  # in a hashed order
@@ -1048,12 +1044,6 @@ def _common(near: sp.csr_array, source: int) -> _Scored:
 
 def _within(vertices: np.ndarray, among: range) -> np.ndarray:
     return (vertices >= among.start) & (vertices < among.stop)
-
-
-def _without(scored: _Scored, excluded: np.ndarray, among: range) -> _Scored:
-    columns, scores = scored
-    keep = _within(columns, among) & ~_among(excluded, columns)
-    return columns[keep], scores[keep]
 
 
 def _least_ranks(first: _Scored, second: _Scored, count: int, base: int) -> np.ndarray:

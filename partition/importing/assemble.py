@@ -15,15 +15,15 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv, parquet
 
-from partition.errors import UserError
+from partition.errors import UserError, check_name
 from partition.graph.graph import (
+    DIRECTIONS,
     MASKS,
     UNLABELLED,
     ArcData,
     Graph,
     SparseRows,
     by_type,
-    check_direction,
 )
 from partition.graph.graph import arcs as sources_of
 from partition.graph.manifest import TYPE_FEATURES
@@ -264,7 +264,7 @@ class Import:
     def check(self) -> None:
         """Refuse the mistakes that show before any file is read."""
         self.rules()
-        check_direction(self.direction)
+        check_name("direction", self.direction, DIRECTIONS)
         self.files.check()
         self.arc_files.check()
         check_target(self.out, self.overwrite)

@@ -34,7 +34,7 @@ from partition.errors import UserError, require
 from partition.graph import sampling
 from partition.graph.aggregation import arrivals, column_pieces, columns, loops, symmetrised
 from partition.graph.cover import summed_entries
-from partition.graph.graph import REVERSED, Graph, row_sizes
+from partition.graph.graph import REVERSED, Graph, first_of_equals, row_sizes
 from partition.graph.hashing import key, mixed
 from partition.graph.sampling import Pattern, pointers, segments
 from partition.registry import Setting, Settings
@@ -114,12 +114,18 @@ def connectivity(model: HypergraphModel, parts: np.ndarray, k: int) -> int:
 
 def without_large_nets(model: HypergraphModel, limit: int) -> HypergraphModel:
     """The hypergraph without its nets of more than ``limit`` pins; its vertices stay."""
-    sizes = np.diff(model.indptr)
-    kept = np.flatnonzero(sizes <= limit)
-    if len(kept) == model.nets:
-        return model
-    pins = np.asarray(model.pins)[np.repeat(sizes <= limit, sizes)]
-    return HypergraphModel(model.weights, pointers(sizes[kept]), pins, *model.facts_of(kept))
+    kept = np.flatnonzero(np.diff(model.indptr) <= limit)
+    return model if len(kept) == model.nets else of_nets(model, kept)
+
+
+def of_nets(model: HypergraphModel, nets: np.ndarray) -> HypergraphModel:
+    """The hypergraph of some of the nets, increasing numbers; its vertices stay."""
+    sizes, kept = np.diff(model.indptr), np.zeros(model.nets, bool)
+    kept[nets] = True
+    pins = np.asarray(model.pins)[: model.indptr[-1]]
+    if not kept.all():
+        pins = pins[np.repeat(kept, sizes)]
+    return HypergraphModel(model.weights, pointers(sizes[nets]), pins, *model.facts_of(nets))
 
 
 @dataclass(frozen=True)
@@ -433,8 +439,7 @@ def _merge(pieces: list[_Nets]) -> _Nets:
     order = np.lexsort((*nets.codes, nets.owners))
     owners, codes = nets.owners[order], nets.codes[:, order]
     sizes = np.diff(nets.indptr)[order]
-    first = np.ones(len(order), bool)
-    first[1:] = (owners[1:] != owners[:-1]) | (codes[:, 1:] != codes[:, :-1]).any(axis=0)
+    first = first_of_equals(owners, *codes)
     group = np.cumsum(first) - 1
     leader = np.flatnonzero(first)[group]
 

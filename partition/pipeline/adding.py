@@ -248,7 +248,11 @@ def refine_partition(
     with new_partition(stored.path, (name,), "gcn-partition refine", overwrite):
         begun = time.perf_counter()
         deadline = deadline.part(1 - measuring_share(stored.manifest, time_limit))
-        first = _joined(graph, before.parts, before.k, k, recipe)
+        first = before.parts
+        if k != before.k:
+            with at_once():
+                exchange = exchange_matrix(graph, first, before.k, recipe.direction)
+                first = join_parts(exchange, k, seed)[first]
         limits = {"effort": effort, "deadline": deadline}
         parts = refined(graph, first, k, objective, recipe, **limits)
         parts = mapped(graph, parts, k, recipe)
@@ -495,19 +499,14 @@ def join_parts(exchange: sp.csr_array, k: int, seed: int = 0) -> np.ndarray:
 
 def _grown(weights: sp.csr_array, size: int) -> np.ndarray:
     """Nodes filled one after the other: the busiest part left, then what it talks to most."""
-    k, nodes = weights.shape[0], np.full(weights.shape[0], -1)
-    traffic = weights.sum(axis=1).astype(np.float64)
-    for part in range(k):
-        node, first = divmod(part, size)
-        if first == 0:
-            pull = traffic.copy()
-        pull[nodes >= 0] = -1
-        chosen = int(pull.argmax())
+    nodes, traffic = np.full(weights.shape[0], -1), weights.sum(axis=1)
+    toward = traffic
+    for part in range(len(nodes)):
+        node, others = divmod(part, size)
+        chosen = int(np.where(nodes >= 0, -1, toward if others else traffic).argmax())
         nodes[chosen] = node
-        if first == 0:
-            pull = np.zeros(k)
-        row = slice(weights.indptr[chosen], weights.indptr[chosen + 1])
-        pull[weights.indices[row]] += weights.data[row]
+        row = _dense_row(weights, chosen)
+        toward = toward + row if others else row
     return nodes
 
 
@@ -798,15 +797,6 @@ def deadline_with_refinement(
 
 
 @at_once()
-def _joined(graph: Graph, parts: np.ndarray, count: int, k: int, recipe: Recipe) -> np.ndarray:
-    """Merge ``count`` parts into k equal groups that exchange many rows: (n,) int32."""
-    if count == k:
-        return parts
-    exchange = exchange_matrix(graph, parts, count, recipe.direction)
-    return join_parts(exchange, k, recipe.seed)[parts]
-
-
-@at_once()
 def mapped(graph: Graph, parts: np.ndarray, k: int, recipe: Recipe) -> np.ndarray:
     """The same parts, numbered so that those of one node, if any, exchange many rows."""
     if recipe.ranks_per_node is None:
@@ -898,10 +888,6 @@ class Sizes:
     itemsize: int
     k: int
 
-    def kept(self, max_net: int) -> int:
-        """Arcs in the columns of at most ``max_net`` entries; 0: in all."""
-        return int((self.nets[self.nets <= max_net] - 1).sum()) if max_net > 0 else self.nnz
-
 
 @dataclass(frozen=True)
 class _Choice:
@@ -990,7 +976,8 @@ class _Case(Sizes):
         stages = {}
         if backend.distribution is not None:
             assert backend.memory is not None
-            entries = self.kept(int(options.get("max_net", 0)))
+            most = int(options.get("max_net", 0))  # entries of a column; 0: any number
+            entries = int((self.nets[self.nets <= most] - 1).sum()) if most > 0 else nnz
             pins = 2 * entries if gp else nnz + n
             shifted = _SHIFTED if self.model == "hp" else 0
             piece = min(PIECE, 2 * nnz) * (_PER_ENTRY_OF_PIECE + shifted)

@@ -131,10 +131,8 @@ def check_parts_wanted(k: int, manifest: Manifest) -> None:
     """A UserError unless 1 ≤ k ≤ n."""
     require(k >= 1, f"k = {k}: a partition has at least one part")
     if k > max(manifest.n, 1):
-        raise UserError(
-            f"k = {k} parts, but {manifest.name} has {manifest.n} vertices",
-            "a part has at least one vertex: choose a smaller k",
-        )
+        what = f"k = {k} parts, but {manifest.name} has {manifest.n} vertices"
+        raise UserError(what, "a part has at least one vertex: choose a smaller k")
 
 
 def check_imbalance(imbalance: float, graph: Graph, k: int, direction: str) -> None:
@@ -149,10 +147,8 @@ def check_imbalance(imbalance: float, graph: Graph, k: int, direction: str) -> N
     sizes = row_sizes(graph, direction)
     alone = int(sizes.max(initial=1)) * k / max(int(sizes.sum()), 1) - 1
     if imbalance > max(1.0, 1.1 * alone):
-        raise UserError(
-            f"imbalance = {imbalance:g}: a part could weigh {1 + imbalance:g} times the average",
-            f"it is a fraction: {imbalance / 100:g} for {imbalance:g} percent",
-        )
+        what = f"imbalance = {imbalance:g}: a part could weigh {1 + imbalance:g} times the average"
+        raise UserError(what, f"it is a fraction: {imbalance / 100:g} for {imbalance:g} percent")
 
 
 def check_seed(seed: int) -> None:
@@ -371,9 +367,8 @@ class _State:
                     for v, here, there in ((ours, source, target), (theirs, target, source))
                 ]
                 loss = lost[0][:, np.newaxis] + lost[1]
-                price = np.where(
-                    relief > 1e-12, (loss - loss.min() + 1) / np.maximum(relief, 1e-12), np.inf
-                )
+                price = (loss - loss.min() + 1) / np.maximum(relief, 1e-12)
+                price[relief <= 1e-12] = np.inf
                 i, j = np.unravel_index(int(price.argmin()), price.shape)
                 if price[i, j] == np.inf:
                     continue

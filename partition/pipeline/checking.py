@@ -33,9 +33,8 @@ def check_folder(path: Path) -> Iterator[Finding]:
     yield Finding("manifest, shapes and types of the arrays", None)
     checks = {what: partial(check, stored) for what, check in _CHECKS.items()}
     for kind, (list_names, check, what) in _SETS.items():
-        checks |= {
-            f"{kind} {name}: {what}": partial(check, stored, name) for name in list_names(path)
-        }
+        for name in list_names(path):
+            checks[f"{kind} {name}: {what}"] = partial(check, stored, name)
     for what, check in checks.items():
         try:
             yield Finding(what, check())
@@ -106,11 +105,8 @@ def _arc_data(stored: StoredGraph) -> str | None:
     ids = stored.graph.arc_data.ids
     if ids is not None and ids.min(initial=0) < 0:
         return "arc_ids.npy has a negative number"
-    return (
-        _features(stored, graphs.ARCS)
-        or _labels(stored, graphs.ARCS)
-        or _masks(stored, graphs.ARCS)
-    )
+    faults = (check(stored, graphs.ARCS) for check in (_features, _labels, _masks))
+    return next(filter(None, faults), None)
 
 
 def _relations(stored: StoredGraph) -> None:
@@ -141,9 +137,7 @@ def _partition(stored: StoredGraph, name: str) -> str | None:
     per_node = partition.nodes["in"].ranks_per_node if partition.nodes else None
     for field in (*store.EXCHANGED, "nodes"):
         known: dict[str, Any] = getattr(partition, field)
-        found = (
-            measure_field(field, stored, partition.parts, partition.k, per_node) if known else {}
-        )
+        found = known and measure_field(field, stored, partition.parts, partition.k, per_node)
         for direction, figures in known.items():
             for key, value in vars(figures).items():
                 if value is not None and getattr(found[direction], key) != value:

@@ -569,10 +569,8 @@ class _Run:
         self.report(f"{trial.name}, refined")
         assert trial.parts is not None
         # The deadline stops it, but does not hurry it, which would let the clock decide on moves.
-        how = self.aimed(trial.aim), self._seeded(trial.rounds)
-        trial.parts = adding.refined(
-            self.graph, trial.parts, self.k, *how, effort=effort, deadline=part
-        )
+        what = self.graph, trial.parts, self.k, self.aimed(trial.aim), self._seeded(trial.rounds)
+        trial.parts = adding.refined(*what, effort=effort, deadline=part)
         trial.effort += effort
         self._measure(trial, begun)
         if kept is not None and trial.worth() > kept.worth():  # more messages, it may be

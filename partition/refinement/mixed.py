@@ -356,13 +356,6 @@ def new_matching(
     return state
 
 
-def _place(state: _Matching, parts: np.ndarray) -> None:
-    """Other parts for all vertices: what is matched has to be found anew, by :func:`settle`."""
-    state.parts[:] = parts
-    state.columns.mate[:] = -1
-    state.rows.mate[:] = -1
-
-
 class _PartDesk(namedtuple("PartDesk", "common touched mark near sends receives")):
     """Scratch memory of :func:`survey`, for each part.
 
@@ -624,8 +617,10 @@ class _MixedSearch(Annealing):
         self.best, self.rank = self.state.parts.copy(), self._rank()
 
     def place(self, parts: np.ndarray) -> None:
-        """Begin with other parts."""
-        _place(self.state, parts)
+        """Begin with other parts: what is matched has to be found anew."""
+        self.state.parts[:] = parts
+        self.state.columns.mate[:] = -1
+        self.state.rows.mate[:] = -1
         self._settle()
 
     def anneal(self, deadline: Deadline) -> None:

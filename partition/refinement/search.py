@@ -24,7 +24,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from partition.deadline import Deadline
-from partition.models.descriptions import HypergraphModel
+from partition.graph.graph import first_of_equals
+from partition.models.descriptions import HypergraphModel, of_nets
 from partition.refinement import core
 from partition.refinement.objective import OBJECTIVES, TABLE_SHARE, Objective, cells, sweeps_for
 
@@ -277,12 +278,7 @@ def finest_level(model: HypergraphModel, extra_weights: np.ndarray | None) -> _L
     n = len(model.weights)
     extra = np.empty((n, 0), np.int64) if extra_weights is None else extra_weights
     weights = np.hstack((np.reshape(model.weights, (n, 1)), extra)).astype(np.int64)
-    indptr, pins = np.asarray(model.indptr, np.int64), np.asarray(model.pins, np.int32)
-    nets = np.flatnonzero(np.diff(indptr) > 1)
-    costs, owners, folds = model.facts_of(nets)
-    costs = np.ones(len(nets), np.int64) if costs is None else costs.astype(np.int64)
-    folds = np.zeros(len(nets), bool) if folds is None else folds.astype(bool)
-    return _level(*_pins_of(indptr, pins, nets), weights, costs, owners.astype(np.int32), folds)
+    return _level(of_nets(model, np.flatnonzero(np.diff(model.indptr) > 1)), weights)
 
 
 def contract(level: _Level, labels: np.ndarray, clusters: int) -> _Level:
@@ -299,18 +295,15 @@ def contract(level: _Level, labels: np.ndarray, clusters: int) -> _Level:
 
     kept = np.flatnonzero(sizes > 1)
     kept = kept[np.lexsort((level.folds[kept], owners[kept], digest[kept]))]
-    first = np.ones(len(kept), bool)
-    keys = (digest, owners, sizes, level.folds)
-    first[1:] = np.any([key[kept[1:]] != key[kept[:-1]] for key in keys], axis=0)
+    first = first_of_equals(*(key[kept] for key in (digest, owners, sizes, level.folds)))
     costs = np.zeros(nets, np.int64)
     leaders = kept[first]
     np.add.at(costs, leaders[np.cumsum(first) - 1], level.costs[kept])
 
     weights = np.zeros((clusters, level.weights.shape[1]), np.int64)
     np.add.at(weights, labels, level.weights)
-    chosen = np.sort(leaders)
-    indptr, pins = _pins_of(indptr, pins, chosen)
-    return _level(indptr, pins, weights, costs[chosen], owners[chosen], level.folds[chosen])
+    every = HypergraphModel(weights, indptr, pins, costs, owners, level.folds)
+    return _level(of_nets(every, np.sort(leaders)), weights)
 
 
 def new_state(
@@ -331,25 +324,16 @@ def new_state(
     return state
 
 
-def _pins_of(
-    indptr: np.ndarray, pins: np.ndarray, nets: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The pins of some nets, which increase, and where each one's begin and end."""
-    sizes = np.diff(indptr)
-    kept = np.zeros(len(sizes), bool)
-    kept[nets] = True
-    pins = pins[: indptr[-1]]
-    if not kept.all():
-        pins = pins[np.repeat(kept, sizes)]
-    return np.concatenate(([0], np.cumsum(sizes[nets]))), pins
-
-
-def _level(indptr: np.ndarray, pins: np.ndarray, weights: np.ndarray, *facts: np.ndarray) -> _Level:
-    """A level with the nets of each vertex, too; the facts are costs, owners and folds."""
-    shape = (len(indptr) - 1, len(weights))
+def _level(model: HypergraphModel, weights: np.ndarray) -> _Level:
+    """A level with the nets of each vertex, too."""
+    indptr, pins = model.indptr.astype(np.int64, copy=False), np.asarray(model.pins, np.int32)
+    shape = (model.nets, len(weights))
     incidence = sp.csr_array((np.ones(len(pins), np.int8), pins, indptr), shape=shape).tocsc()
     vertex_ptr = incidence.indptr.astype(np.int64)
     nets = incidence.indices.astype(np.int32, copy=False)
+    _, owners, folds = model.facts_of(np.arange(model.nets))
+    folds = np.zeros(model.nets, bool) if folds is None else folds.astype(bool)
+    facts = model.net_costs().astype(np.int64), owners.astype(np.int32), folds
     return _Level(weights, indptr, pins, vertex_ptr, nets, *facts)
 
 
