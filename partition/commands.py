@@ -1,7 +1,5 @@
 """Code shared by the command lines of both programs: printing of errors, sizes, figures."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import inspect

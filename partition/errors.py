@@ -1,7 +1,5 @@
 """The one exception for mistakes a user can correct."""
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import errno

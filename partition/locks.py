@@ -10,8 +10,6 @@ systems do so for other hosts too. Where a file system has no locks, the records
 record of a dead process on another host has to be deleted by hand, and the message says so.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

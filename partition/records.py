@@ -1,7 +1,5 @@
 """Files: JSON lines, files and folders written whole or not at all, untrusted npy and npz."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import io

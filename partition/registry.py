@@ -4,8 +4,6 @@ A backend, reader, kernel or scheme is one file and one line in such a table; op
 libraries are imported only by the file that needs them, so only when it is asked for.
 """
 
-from __future__ import annotations
-
 import importlib
 import traceback
 from collections.abc import Iterator, Mapping

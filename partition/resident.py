@@ -1,7 +1,5 @@
 """Memory and cores of this process, and of the tools that it started: what they may take."""
 
-from __future__ import annotations
-
 import contextlib
 import mmap
 import os

@@ -3,8 +3,6 @@
 Nothing else here asks whether a stream is a terminal: under mpirun every rank's output seems to be.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import sys

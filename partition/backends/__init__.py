@@ -1,7 +1,5 @@
 """Partitioning tools: each is one file that defines a ``TOOL``, and one line in the table here."""
 
-from __future__ import annotations
-
 import contextlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping

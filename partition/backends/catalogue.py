@@ -1,7 +1,5 @@
 """The table of models: the descriptions of a graph that partitioning tools take, by name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 

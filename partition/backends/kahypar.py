@@ -1,7 +1,5 @@
 """KaHyPar (Schlag et al.): direct k-way hypergraph partitioning. GPL, so an optional extra."""
 
-from __future__ import annotations
-
 import kahypar
 import numpy as np
 

@@ -1,7 +1,5 @@
 """KaMinPar (Gottesbüren, Heuer, Sanders, Schulz, Seemaier): deep multilevel graph partitioning."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

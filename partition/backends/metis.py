@@ -1,7 +1,5 @@
 """METIS (Karypis and Kumar), through pymetis: multilevel k-way graph partitioning."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymetis
 

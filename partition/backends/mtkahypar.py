@@ -1,7 +1,5 @@
 """Mt-KaHyPar (Gottesbüren, Heuer, Maas, Sanders): multi-threaded partitioning."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import mtkahypar

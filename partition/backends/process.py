@@ -4,8 +4,6 @@ Foreign code may print, crash, be killed for its memory, ignore Ctrl-C, or allow
 initialisation per process. The model travels through memory-mapped files in a temporary folder.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno

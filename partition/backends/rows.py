@@ -1,7 +1,5 @@
 """Rows without a look at the arcs: contiguous, or random, what every other one is compared with."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from partition.backends import Tool

@@ -1,7 +1,5 @@
 """Numbers as people read them, with units, and ticks at round numbers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ All text that comes from files is escaped by the template engine, and the page's
 no other script run than the one that is in it.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import itertools

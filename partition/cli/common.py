@@ -1,7 +1,5 @@
 """Parts of every command of ``gcn-partition``: options, settings, warnings, output."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import threading

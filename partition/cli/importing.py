@@ -1,7 +1,5 @@
 """Commands of ``gcn-partition`` that make a graph folder, or add to one, and their options."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command line ``gcn-partition``."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable
 from functools import partial

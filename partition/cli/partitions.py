@@ -1,7 +1,5 @@
 """Commands of ``gcn-partition`` that make partitions, and that hold them against each other."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

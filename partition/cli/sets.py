@@ -1,7 +1,5 @@
 """``gcn-partition pairs``, ``negatives`` and ``samples``: sets to learn from, beside a graph."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

@@ -9,8 +9,6 @@ largest matching has edges (Kőnig 1931). Sending only rows, or only sums, is a 
 smaller.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from partition.graph.graph import distinct, index_dtype

@@ -3,8 +3,6 @@
 Integers of 64 bits only, so that no process, library or floating-point type changes a decision.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 GOLDEN = 0x9E3779B97F4A7C15

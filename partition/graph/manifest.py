@@ -5,8 +5,6 @@ all bytes in their order, so one process has to read them all. A checksum is a s
 a file, so each of many can read a part of it, and any number of them finds the same.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

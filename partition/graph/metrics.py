@@ -8,8 +8,6 @@ makes fewer rows (``partition.graph.cover``). The trainer counts the bytes that 
 and they equal ``rows × width × itemsize`` of the figures here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -7,8 +7,6 @@ agree without a message, and the batches are the same for every partition and nu
 A sampler is one class here and one line in ``SAMPLERS``. Imported by the trainer, too: NumPy only.
 """
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

@@ -15,8 +15,6 @@
 Arrays are memory-mapped on reading. Everything is written under a temporary name and renamed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence

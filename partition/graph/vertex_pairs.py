@@ -19,8 +19,6 @@ network that passes messages along such *twins* sees the edges that it is to pre
 found once, when pairs are made, and the held-out edges leave them too.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Import of graph folders, from files, arrays and objects; and their export, as tables."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Data of vertices and arcs: files with a row for each, arrays, random numbers and drawn masks."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

@@ -8,8 +8,6 @@ _Arrays of a mask are called "positives" (m, 2), "negatives" (q, 2), "candidates
 second end, or "both" for each end, and "relations" (m,).
 """
 
-from __future__ import annotations
-
 import itertools
 import zipfile
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Made-up graphs: planted communities that can be learnt, and R-MAT graphs with hubs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 

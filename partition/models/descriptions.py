@@ -21,8 +21,6 @@ default (``owners = all``) every batch makes a net for every vertex: the same ex
 times as many nets, and the batches of one epoch see every arc exactly once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

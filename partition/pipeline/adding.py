@@ -10,8 +10,6 @@ nodes first, and then of each node's ranks.
 ``--memory`` chooses by forecasts of what each stage takes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import heapq
 import math

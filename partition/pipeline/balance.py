@@ -6,8 +6,6 @@ out of balance afterwards is repaired by moving vertices. ``export-model`` write
 tools that take several.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields

@@ -1,7 +1,5 @@
 """Everything that a graph folder says of itself, compared with what is in it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import combinations

@@ -4,8 +4,6 @@ All are lines of decimal numbers; Arrow composes them, a bounded piece at a time
 10⁸ pins would take hours.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from itertools import chain

@@ -12,8 +12,6 @@ fetched from memory on its own. The numbers of nets and parts are made int64 bef
 passed on: a function is compiled for every combination of types that it is called with.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import stat

@@ -15,8 +15,6 @@ longer hold are found in passing; those that are missing, since vertices have be
 meanwhile, by :func:`settle`: until then, moves seem to cost more than they do.
 """
 
-from __future__ import annotations
-
 from collections import namedtuple
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

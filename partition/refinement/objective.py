@@ -3,8 +3,6 @@
 The search itself imports Numba, which takes longer than most commands.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Partitions of a graph beside each other: rows, pages, mini-batches, whole studies."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import math

@@ -1,7 +1,5 @@
 """Content of a graph folder as facts (JSON) and as tables; and tables of comparisons."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path

@@ -4,8 +4,6 @@ A reader hands over the arcs as the file has them, in the file's order;
 :mod:`partition.importing.assemble` decides what becomes of duplicates and self-loops.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from pathlib import Path
 

@@ -4,8 +4,6 @@ One row is one arc. Ids are 64-bit integers, or texts. Names in a header say whi
 sources, targets and weights, or the user does.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

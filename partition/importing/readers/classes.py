@@ -1,7 +1,5 @@
 """Conversion of labels to classes 0, 1, 2 … with names."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """The files of readers, and distrust of their announcements."""
 
-from __future__ import annotations
-
 import bz2
 import contextlib
 import gzip

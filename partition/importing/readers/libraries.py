@@ -4,8 +4,6 @@ A data set is called ``pyg:Planetoid/Cora``, ``ogb:ogbn-arxiv`` or ``dgl:…``. 
 here; its file is read as any other of the same format.
 """
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import json

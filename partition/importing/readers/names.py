@@ -4,8 +4,6 @@ Every table is judged by these rules: lists of arcs, relations, triples, pairs, 
 masks, vertices of a type.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Container, Sequence
 

@@ -1,7 +1,5 @@
 """Graphs as named arrays, and what different programs call them in ``.npz`` files."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Which vertex is which number: ids of a file to 0..n−1."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import cached_property

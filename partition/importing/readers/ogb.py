@@ -9,8 +9,6 @@ Masks are those of the only folder in ``split/``. Labels in one column of whole 
 summary names files that are not read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Parquet files as tables, whose columns have names and types."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

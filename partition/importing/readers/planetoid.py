@@ -9,8 +9,6 @@ matrices: :mod:`partition.tensor_files` reads them without running anything that
 Self-loops, which PyTorch Geometric drops, stay without ``--self-loops drop``.
 """
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A graph file by its format: whole, or a piece at a time."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import replace

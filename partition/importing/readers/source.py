@@ -1,7 +1,5 @@
 """Arguments and results of readers: a graph file's content, whole or a piece at a time."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence

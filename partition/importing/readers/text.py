@@ -4,8 +4,6 @@ Arrow reads the columns. Lines that it cannot read, or might take for something 
 by one; so every error names its line.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 import sys

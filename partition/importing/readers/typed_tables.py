@@ -1,7 +1,5 @@
 """The content of a file of a heterogeneous graph, in whatever form the file has."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 Whatever is read of a table, its first line is judged by one rule, and so is the column with ids.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Collection, Container, Mapping, Sequence
