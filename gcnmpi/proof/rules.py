@@ -15,7 +15,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
-from math import sqrt
+from math import prod, sqrt
 from typing import Any
 
 import autograd.numpy as np
@@ -66,7 +66,7 @@ def taken(x: numpy.ndarray, places: numpy.ndarray) -> numpy.ndarray:
 @primitive
 def summed(x: numpy.ndarray, places: numpy.ndarray, n: int) -> numpy.ndarray:
     """The sum of the rows of x with the same place, (n, …)."""
-    return passes.summed(x.reshape(len(x), -1), places, n).reshape(n, *x.shape[1:])
+    return passes.summed(x.reshape(len(x), prod(x.shape[1:])), places, n).reshape(n, *x.shape[1:])
 
 
 @primitive
@@ -107,16 +107,16 @@ def _largest(
     """
     most = numpy.full((n, x.shape[1]), -numpy.inf)
     numpy.maximum.at(most, places, x)
-    none = numpy.iinfo(int).max
-    first = numpy.full(most.shape, none)
-    attained = numpy.where(x == most[places], numbers[:, numpy.newaxis], none)
+    first = numpy.full(most.shape, none := numpy.iinfo(int).max)
+    attained = numpy.where(x == most[places], numbers.astype(int)[:, numpy.newaxis], none)
     numpy.minimum.at(first, places, attained)
     return numpy.where(first == none, -1, first)
 
 
 def _picked(x: np.ndarray, rows: numpy.ndarray) -> np.ndarray:
-    """Of each column of x the numbers in some rows, 0 in those before the first."""
-    return np.where(rows >= 0, x[numpy.maximum(rows, 0), numpy.arange(rows.shape[1])], 0.0)
+    """Of each column of x the numbers in some rows; 0 in place of row −1."""
+    columns = rows.shape[1]
+    return np.concatenate((x, numpy.zeros((1, columns))))[rows, numpy.arange(columns)]
 
 
 def _ends(matrix: sp.csr_array) -> tuple[numpy.ndarray, numpy.ndarray]:
@@ -126,7 +126,7 @@ def _ends(matrix: sp.csr_array) -> tuple[numpy.ndarray, numpy.ndarray]:
 
 
 def _by_head(x: np.ndarray, heads: int) -> np.ndarray:
-    return np.reshape(x, (len(x), heads, -1))
+    return np.reshape(x, (len(x), heads, x.shape[1] // heads))
 
 
 def _wide(values: np.ndarray, width: int) -> np.ndarray:
@@ -165,7 +165,7 @@ def _attended(op: Any, x: np.ndarray, scores: np.ndarray, run: Pass) -> np.ndarr
             hashes[:, head] = found[:, 0]
         attention = attention * ((hashes >= rng.threshold(op.p)) / (1 - op.p))
     terms = attention[:, :, numpy.newaxis] * taken(_by_head(x, op.heads), j)
-    return np.reshape(summed(terms, i, len(x)), (len(x), -1))
+    return np.reshape(summed(terms, i, len(x)), x.shape)
 
 
 def _attend(op: neighbours.Attend, x: Sequence, w: Arrays, run: Pass) -> np.ndarray:
@@ -409,7 +409,7 @@ VALUES: Mapping[type[Operator], Value] = {
 }
 
 
-def _with_gradient(value: Value) -> Callable[..., tuple[numpy.ndarray, Backward]]:
+def with_gradient(value: Value) -> Callable[..., tuple[numpy.ndarray, Backward]]:
     """The rule of an operator: its value, and how a gradient goes back through it."""
 
     def rule(op: Operator, x: Sequence, w: Arrays, run: Pass) -> tuple[numpy.ndarray, Backward]:
@@ -423,4 +423,4 @@ def _with_gradient(value: Value) -> Callable[..., tuple[numpy.ndarray, Backward]
     return rule
 
 
-RULES = {kind: _with_gradient(value) for kind, value in VALUES.items()}
+RULES = {kind: with_gradient(value) for kind, value in VALUES.items()}
