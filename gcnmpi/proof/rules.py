@@ -30,7 +30,6 @@ from gcnmpi.core import rng
 from gcnmpi.nn.operator import Operator
 from gcnmpi.nn.operators import arcs, dense, elementwise, neighbours, norms, relations, spaces
 from gcnmpi.nn.operators.degrees import ScaleByDegree
-from gcnmpi.nn.operators.spectra import Spectrum, SpectrumProduct
 from gcnmpi.nn.operators.triples import ComplexProduct, RowBy
 from gcnmpi.proof import passes
 from gcnmpi.proof.passes import ArcRows, Arrays, Backward, Pass
@@ -324,35 +323,12 @@ def _kinds(x: np.ndarray) -> numpy.ndarray:
 
 def _row_by(op: RowBy, x: Sequence, w: Arrays, run: Pass) -> np.ndarray:
     table = list(accumulate([w[name] for name in op.parameters], np.dot))[-1]
-    return taken(table @ _waves(table.shape[1])[0] if op.spectrum else table, _kinds(x[0]))
-
-
-def _waves(columns: int) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """The real Fourier transform and its inverse, as matrices; a spectrum is re, im, re, im, …"""
-    frequency = numpy.arange(columns // 2 + 1)
-    angle = 2 * numpy.pi * numpy.outer(numpy.arange(columns), frequency) / columns
-    there = numpy.stack((numpy.cos(angle), -numpy.sin(angle)), axis=2).reshape(columns, -1)
-    alone = (frequency == 0) | (2 * frequency == columns)
-    return there, (numpy.repeat(numpy.where(alone, 1, 2) / columns, 2) * there).T
-
-
-def _spectrum(op: Spectrum, x: Sequence, w: Arrays, run: Pass) -> np.ndarray:
-    return x[0] @ (_waves(op.columns)[1] if op.inverse else _waves(x[0].shape[1])[0])
-
-
-def _times(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> list[np.ndarray]:
-    """The two parts of (a + bi)·(c + di)."""
-    return [a * c - b * d, a * d + b * c]
-
-
-def _spectrum_product(op: SpectrumProduct, x: Sequence, w: Arrays, run: Pass) -> np.ndarray:
-    (a, b), (c, d) = ((each[:, ::2], each[:, 1::2]) for each in x)
-    return np.reshape(np.stack(_times(a, -b, c, d), axis=2), x[0].shape)
+    return taken(table, _kinds(x[0]))
 
 
 def _complex_product(op: ComplexProduct, x: Sequence, w: Arrays, run: Pass) -> np.ndarray:
-    half = op.width // 2
-    return np.hstack(_times(*(part for each in x for part in (each[:, :half], each[:, half:]))))
+    (a, b), (c, d) = ((each[:, : op.width // 2], each[:, op.width // 2 :]) for each in x)
+    return np.hstack((a * c - b * d, a * d + b * c))
 
 
 VALUES: Mapping[type[Operator], Value] = {
@@ -403,8 +379,6 @@ VALUES: Mapping[type[Operator], Value] = {
         numpy.take(op.factors, _kinds(x[0]))[:, numpy.newaxis] * x[1]
     ),
     RowBy: _row_by,
-    Spectrum: _spectrum,
-    SpectrumProduct: _spectrum_product,
     ComplexProduct: _complex_product,
 }
 
