@@ -34,9 +34,6 @@ from gcnmpi.nn.operators.triples import ComplexProduct, RowBy
 from gcnmpi.proof import passes
 from gcnmpi.proof.passes import ArcRows, Arrays, Backward, Pass
 
-# Of an operator that takes nothing but its width from its input.
-warnings.filterwarnings("ignore", "Output seems independent of input", module="autograd")
-
 EQUAL = 2.0**-37  # what a column of equal numbers deviates by, relative to its mean
 CANCELLED = 1e-12  # what is left of a sum of terms that cancel, relative to theirs
 CONSTANT = 1e-5  # numbers whose variance is up to this do not deviate
@@ -389,9 +386,11 @@ def with_gradient(value: Value) -> Callable[..., tuple[numpy.ndarray, Backward]]
     def rule(op: Operator, x: Sequence, w: Arrays, run: Pass) -> tuple[numpy.ndarray, Backward]:
         own = {name: numpy.asarray(w[name], float) for name in op.parameters if name in w}
         inputs = tuple(numpy.asarray(each, float) for each in x)
-        back, made = make_vjp(lambda given: value(op, given[0], {**w, **given[1]}, run))(
-            (inputs, own)
-        )
+        with warnings.catch_warnings():  # of operators that take but the width of their inputs
+            warnings.simplefilter("ignore")
+            back, made = make_vjp(lambda given: value(op, given[0], {**w, **given[1]}, run))(
+                (inputs, own)
+            )
         return made, back
 
     return rule
