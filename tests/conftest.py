@@ -66,7 +66,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 BUDGETS = {"unit": 90, "runs": 180, "commands": 90, "faults": 60, "pages": 60}
 PARTS = {
     "pages": ("docs", "examples", "gpu_scripts", "reproduce"),
-    "faults": ("checkpoint", "errors", "side_by_side", "stopped", "terminal"),
+    "faults": ("checkpoint", "errors", "repeated", "stopped", "terminal"),
     "commands": ("api", "bench", "import_job", "partition_job", "propagate",
                  "score", "partition_cli", "submit", "links", "relations", "backends", "portfolio"),
 }  # fmt: skip

@@ -40,7 +40,6 @@ class _Runs(TypedDict):
     out: Path
     as_json: bool
     quiet: bool
-    groups: int
 
 
 def _of_runs(function: Callable) -> Callable:
@@ -53,14 +52,6 @@ def _of_runs(function: Callable) -> Callable:
             "DIR",
             "Folder of the runs, each in a folder of its own. The same command goes on.",
             required=True,
-        ),
-        click.option(
-            "--groups",
-            type=click.IntRange(min=1),
-            default=1,
-            metavar="G",
-            help="Divide the ranks into G groups, which make runs side by side, each on a "
-            "partition into as many parts as it has ranks.  [default: 1]",
         ),
         option(
             "--splits",
@@ -87,7 +78,7 @@ def _of_runs(function: Callable) -> Callable:
 @click.command(short_help="Train with several seeds and splits: mean and standard deviation.")
 @_of_runs
 def repeat(given: common.Given, **options: Unpack[_Runs]) -> common.Job:
-    """Train on GRAPH with each seed and each split, one run after the other or in groups of ranks.
+    """Train on GRAPH with each seed and each split, one run after the other.
 
     Prints the test metric of each run in the epoch of its best validation metric, and their mean
     and standard deviation. DIR/seed-3 … hold the records of the runs.
@@ -164,25 +155,22 @@ def _job(
         if splits == "all":
             of_splits = list(range(from_root(comm, lambda: read_manifest(given.graph).splits)))
         runs = plan(points, numbers, of_splits, pairs)
-        groups, machine = options["groups"], dict[str, None]()
-        begun: list[int] = []
+        machine = dict[str, None]()
 
         @contextlib.contextmanager
         def begin(
-            group: Comm, number: int, planned: Planned, problem: Problem
+            number: int, planned: Planned, problem: Problem
         ) -> Iterator[Callable[[Epoch], None]]:
-            hidden = quiet or group.rank != 0
+            hidden = quiet or comm.rank != 0
             if not hidden:
                 text = f"run {number + 1} of {len(runs)}: {planned.name}"
                 print(text, file=sys.stderr, flush=True)
-            elif comm.rank == 0 and not begun:
+            elif comm.rank == 0 and not machine:
                 print_warnings(problem.warnings)
-            begun.append(number)
             machine.update(dict.fromkeys(problem.machine))
-            name = planned.name if groups > 1 else ""
-            yield Progress(problem, hidden, guard.moved, name=name).epoch
+            yield Progress(problem, hidden, guard.moved).epoch
 
-        found = run_all(comm, given.graph, given.partition, runs, out, guard, begin, groups)
+        found = run_all(comm, given.graph, given.partition, runs, out, guard, begin)
         if found is None:
             if comm.rank == 0:
                 print("stopped as asked; the same command goes on", file=sys.stderr)

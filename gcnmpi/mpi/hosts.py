@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from gcnmpi.mpi.comm import Comm, agreed, host_name, maximum, of_node, split
+from gcnmpi.mpi.comm import Comm, agreed, host_name, maximum, of_node
 from partition.resident import core_quotas, round_half_up
 
 
@@ -34,28 +34,8 @@ class Node:
     quotas: list[dict[str, float]]
 
 
-class Beside(Comm):
-    """A group of ranks, beside others that compute something else at the same time."""
-
-    node: Node | None = None
-
-
-def group_beside(comm: Comm, count: int) -> Beside:
-    """The group of this rank, one of ``count`` of equal size, in the order of ranks.
-
-    All ranks call it together. A group can be asked for its share of the node later, when others
-    have no time to answer.
-    """
-    group = Beside(split(comm, comm.rank // (comm.size // count)))
-    group.node = node_around(comm)
-    return group
-
-
 def node_around(comm: Comm) -> Node:
-    """The node of this rank, with ranks of other groups, if there are any."""
-    known = getattr(comm, "node", None)
-    if known is not None:
-        return known
+    """The node of this rank."""
     with of_node(comm) as node:
         found = node.allgather((os.sched_getaffinity(0), core_quotas()))
         return Node(node.rank, [cores for cores, _ in found], [quotas for _, quotas in found])

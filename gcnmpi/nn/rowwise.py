@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from gcnmpi.core.functions import ACTIVATIONS
 from gcnmpi.layout.place import Space
@@ -23,8 +22,6 @@ from gcnmpi.nn.operators.elementwise import (
     StopGradient,
 )
 from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm, Normalize
-from gcnmpi.nn.operators.spectra import Spectrum, SpectrumProduct, spectrum_width
-from gcnmpi.nn.operators.triples import RowBy
 from gcnmpi.nn.structure import Writing
 from partition.errors import check_name
 
@@ -87,26 +84,6 @@ class RowWise(Writing):
     def multiply(self, x: int, y: int) -> int:
         """Entry by entry x ⊙ y."""
         return self.scale_heads(x, y)
-
-    def spectrum(self, x: int) -> int:
-        """The Fourier transform of each row, real and imaginary parts in turn.
-
-        That of rows of a table is made of the table.
-        """
-        columns, made = self.width(x), self._operators[x]
-        width = spectrum_width(columns)
-        if isinstance(made, RowBy):
-            return self._append(replace(made, width=width, spectrum=columns))
-        return self._append(Spectrum((x,), width, self.layer(x), columns))
-
-    def rows_of_spectrum(self, x: int, columns: int) -> int:
-        """The rows of so many columns that x is the transform of."""
-        return self._append(Spectrum((x,), columns, self.layer(x), columns, inverse=True))
-
-    def correlate_spectra(self, x: int, y: int) -> int:
-        """Of two transforms of rows that of their circular correlation."""
-        layer = max(self.layer(x), self.layer(y))
-        return self._append(SpectrumProduct((x, y), self.width(x), layer))
 
     def mean_of_heads(self, x: int, heads: int) -> int:
         """The mean of equally wide groups of columns."""

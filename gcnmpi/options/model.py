@@ -119,7 +119,7 @@ class CompgcnOptions(BasesOptions):
     composition: str = key(
         "mult",
         "how the row x of a neighbour and the vector z of a relation are composed: sub: x − z, "
-        "mult: entry by entry, corr: circular correlation", choices=("sub", "mult", "corr"),
+        "mult: entry by entry", choices=("sub", "mult"),
     )  # fmt: skip
 
 

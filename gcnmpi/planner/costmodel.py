@@ -54,7 +54,6 @@ from gcnmpi.nn.operators.relations import (
 from gcnmpi.nn.operators.residences import REFILL
 from gcnmpi.nn.operators.spaces import EXPAND, FOLD
 from gcnmpi.nn.operators.sparse import SPARSE_COMBINE, SPARSE_WEIGHT_GRAD
-from gcnmpi.nn.operators.spectra import Spectrum
 from gcnmpi.nn.program import INPUT, Step, products
 from gcnmpi.options.task import TASKS
 from gcnmpi.planner.case import Case
@@ -253,14 +252,8 @@ def _sparse_seconds(case: Case, rank: int, step: Step) -> float:
 
 
 def _seconds_by_kind(case: Case, rank: int, step: Step) -> float:
-    """Seconds of a product of rows with the weight of each one's kind, or of its gradients.
-
-    Or of a transform.
-    """
+    """Seconds of a product of rows with the weight of each one's kind, or of its gradients."""
     linear, values = step.operator, case.program.values
-    if isinstance(linear, Spectrum):
-        rows, inner = case.rows(rank, values[step.number].place), values[linear.inputs[0]].width
-        return case.machine.dense_seconds(Dense(rows, inner, linear.width), case.work.itemsize)
     if not isinstance(linear, LinearBy) or step.instruction not in BY_KIND:
         return 0.0
     rows, inner = case.rows(rank, values[step.number].place), values[linear.inputs[1]].width

@@ -1,379 +1,399 @@
-"""The oracle's operators: each one's value and how it passes a gradient on, from its formula.
+"""The oracle's operators: the value of each, from its formula; autograd derives the gradients.
 
-In NumPy and SciPy, float64, on whole matrices; short rather than fast. The meaning of an operator
-is told in :mod:`gcnmpi.nn.operators`; nothing here comes from the gradient rules, kernels and
-schemes that are to be checked.
+In float64, on whole matrices; short rather than fast. The meaning of an operator is told in
+:mod:`gcnmpi.nn.operators`; nothing here comes from the gradient rules, kernels and schemes that are
+to be checked. Gradients come from HIPS/autograd, by reverse accumulation through NumPy's functions.
 
-A rule takes (operator, inputs, parameters, epoch) and gives the operator's value and a function:
-from the gradient of the loss with respect to that value it makes those with respect to the inputs,
-in their order, and to the operator's trained parameters, by name.
+A value is a function of (operator, inputs, parameters, pass). :data:`RULES` makes a rule of each:
+it gives the value and a function, which takes the gradient of the loss with respect to that value
+and gives those with respect to the inputs, in their order, and to the operator's parameters, by
+name.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from math import pi, sqrt
+from itertools import accumulate
+from math import prod, sqrt
+from typing import Any
 
-import numpy as np
+import autograd.numpy as np
+import numpy
 import scipy.sparse as sp
+from autograd import make_vjp
+from autograd.extend import defvjp, primitive
+from autograd.scipy.special import erf
+from autograd.tracer import getval
 
 from gcnmpi.core import rng
 from gcnmpi.nn.operator import Operator
+from gcnmpi.nn.operators import arcs, dense, elementwise, neighbours, norms, relations, spaces
 from gcnmpi.nn.operators.degrees import ScaleByDegree
-from gcnmpi.nn.operators.dense import Linear
-from gcnmpi.nn.operators.elementwise import (
-    Activate,
-    Add,
-    Bias,
-    Columns,
-    Drop,
-    Fill,
-    Join,
-    Maximum,
-    MeanOfHeads,
-    Reciprocal,
-    Scale,
-    StopGradient,
-)
-from gcnmpi.nn.operators.neighbours import Aggregate, AggregateT, Attend, AttendV2, MaxAggregate
-from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm, Normalize
-from gcnmpi.proof.arcs import ARC_RULES
-from gcnmpi.proof.passes import Arrays, Backward, Gradients, Pass, summed
+from gcnmpi.nn.operators.triples import ComplexProduct, RowBy
+from gcnmpi.proof import passes
+from gcnmpi.proof.passes import ArcRows, Arrays, Backward, Pass
 
 EQUAL = 2.0**-37  # what a column of equal numbers deviates by, relative to its mean
 CANCELLED = 1e-12  # what is left of a sum of terms that cancel, relative to theirs
+CONSTANT = 1e-5  # numbers whose variance is up to this do not deviate
+
+Value = Callable[[Any, Sequence, Arrays, Pass], numpy.ndarray]
 
 
 def reads_values(operators: Sequence[Operator]) -> bool:
     """Whether any of them multiplies with M, and not only looks at its pattern."""
-    return any(isinstance(operator, Aggregate | AggregateT) for operator in operators)
+    kinds = neighbours.Aggregate | neighbours.AggregateT
+    return any(isinstance(operator, kinds) for operator in operators)
+
+
+@primitive
+def product(matrix: sp.csr_array, x: numpy.ndarray) -> numpy.ndarray:
+    """A sparse matrix, which is constant, times x."""
+    return matrix @ x
+
+
+@primitive
+def taken(x: numpy.ndarray, places: numpy.ndarray) -> numpy.ndarray:
+    """Rows of x by their places, each as often as it is named."""
+    return x[places]
+
+
+@primitive
+def summed(x: numpy.ndarray, places: numpy.ndarray, n: int) -> numpy.ndarray:
+    """The sum of the rows of x with the same place, (n, …)."""
+    return passes.summed(x.reshape(len(x), prod(x.shape[1:])), places, n).reshape(n, *x.shape[1:])
+
+
+@primitive
+def shifted(x: numpy.ndarray, bias: numpy.ndarray) -> numpy.ndarray:
+    """The rows of x plus a bias, whose gradient is 0 where it is rounding errors of its terms."""
+    return x + bias
+
+
+def _of_bias(g: numpy.ndarray) -> numpy.ndarray:
+    sums = g.sum(axis=0)
+    return numpy.where(abs(sums) <= CANCELLED * abs(g).sum(axis=0), 0, sums)
+
+
+defvjp(product, lambda y, matrix, x: lambda g: product(matrix.T, g), argnums=(1,))
+defvjp(taken, lambda y, x, places: lambda g: summed(g, places, len(x)), argnums=(0,))
+defvjp(summed, lambda y, x, places, n: lambda g: taken(g, places), argnums=(0,))
+defvjp(shifted, lambda y, x, bias: lambda g: g, lambda y, x, bias: _of_bias)
 
 
 def keeps(
-    run: Pass, stream: int, p: float, rows: np.ndarray, columns: np.ndarray
-) -> np.ndarray | float:
+    run: Pass, stream: int, p: float, rows: numpy.ndarray, columns: numpy.ndarray
+) -> numpy.ndarray | float:
     """1 / (1 − p) where an entry is kept and 0 where it is dropped, (rows, columns)."""
     if run.epoch is None or p == 0:
         return 1.0
     keys = rng.row_keys(run.seed, run.epoch, stream, rows), rng.column_keys(columns)
-    hashes = np.empty((len(rows), len(columns)), np.uint32)
-    rng.hash_block(*keys, hashes, np.empty_like(hashes))
+    hashes = numpy.empty((len(rows), len(columns)), numpy.uint32)
+    rng.hash_block(*keys, hashes, numpy.empty_like(hashes))
     return (hashes >= rng.threshold(p)) / (1 - p)
 
 
-def _linear(op: Linear, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
-    weight = w[op.weight]
-    return x[0] @ weight, lambda g: ([g @ weight.T], {op.weight: x[0].T @ g})
-
-
-def _bias(op: Bias, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
-    return x[0] + w[op.bias], lambda g: ([g], {op.bias: _column_sums(g)})
-
-
-def _aggregate(op: Aggregate, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
-    return run.matrix @ x[0], lambda g: ([run.matrix.T @ g], {})
-
-
-def _aggregate_t(op: AggregateT, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
-    return run.matrix.T @ x[0], lambda g: ([run.matrix @ g], {})
-
-
-def _max_aggregate(op: MaxAggregate, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
-    i, j = _arcs(run.matrix)
-    largest, best = np.full(x[0].shape, -np.inf), np.full(x[0].shape, len(x[0]))
-    for c in range(op.width):
-        np.maximum.at(largest[:, c], i, x[0][j, c])
-        attains = x[0][j, c] == largest[i, c]
-        np.minimum.at(best[:, c], i[attains], j[attains])
-    some = best < len(x[0])
-
-    def backward(g: np.ndarray) -> Gradients:
-        dx = np.zeros_like(g)
-        np.add.at(dx, (best[some], np.nonzero(some)[1]), g[some])
-        return [dx], {}
-
-    return np.where(some, largest, 0.0), backward
-
-
-def _attend(op: Attend, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
-    i, j = _arcs(run.matrix)
-    source, target = (w[name].reshape(op.heads, -1) for name in op.parameters)
-    rows = _by_head(x[0], op.heads)
-    scores = [(row @ b)[i] + (row @ a)[j] for row, a, b in zip(rows, source, target, strict=True)]
-    attention = [
-        Attention(h, op, row, _leaky(e, op.slope), run)
-        for h, (row, e) in enumerate(zip(rows, scores, strict=True))
-    ]
-
-    def backward(g: np.ndarray) -> Gradients:
-        dx, dsource, dtarget = [], [], []
-        for h, grad in enumerate(_by_head(g, op.heads)):
-            into, de = attention[h].backward(grad)
-            de = de * _leaky_slope(scores[h], op.slope)
-            dt, ds = (np.bincount(ends, de, len(g)) for ends in (j, i))
-            dx.append(into + np.outer(dt, source[h]) + np.outer(ds, target[h]))
-            dsource.append(dt @ rows[h])
-            dtarget.append(ds @ rows[h])
-        vectors = {op.source: np.concatenate(dsource), op.target: np.concatenate(dtarget)}
-        return [np.hstack(dx)], vectors
-
-    return np.hstack([a.value for a in attention]), backward
-
-
-def _attend_v2(op: AttendV2, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
-    i, j = _arcs(run.matrix)
-    sources, targets = (_by_head(each, op.heads) for each in x)
-    vectors = w[op.vector].reshape(op.heads, -1)
-    sums = [a[j] + b[i] for a, b in zip(sources, targets, strict=True)]
-    attention = [
-        Attention(h, op, sources[h], _leaky(sums[h], op.slope) @ vectors[h], run)
-        for h in range(op.heads)
-    ]
-
-    def backward(g: np.ndarray) -> Gradients:
-        dsource, dtarget, dvector = [], [], []
-        for h, grad in enumerate(_by_head(g, op.heads)):
-            into, de = attention[h].backward(grad)
-            dvector.append(de @ _leaky(sums[h], op.slope))
-            dsum = np.outer(de, vectors[h]) * _leaky_slope(sums[h], op.slope)
-            dsource.append(into + summed(dsum, j, len(g)))
-            dtarget.append(summed(dsum, i, len(g)))
-        return [np.hstack(dsource), np.hstack(dtarget)], {op.vector: np.concatenate(dvector)}
-
-    return np.hstack([a.value for a in attention]), backward
-
-
-class Attention:
-    """One head: y[i] = Σ keep[i, j]·α[i, j]·x[j], with α the softmax of scores of the arcs."""
-
-    def __init__(
-        self, head: int, op: Attend | AttendV2, x: np.ndarray, scores: np.ndarray, run: Pass
-    ) -> None:
-        self._i, self._j = i, j = _arcs(run.matrix)
-        self._x, self._keep = x, np.ones(len(i))
-        largest = np.full(len(x), -np.inf)
-        np.maximum.at(largest, i, scores)
-        exponentials = np.exp(scores - largest[i])
-        self._alpha = exponentials / np.bincount(i, exponentials, len(x))[i]
-        if run.epoch is not None and op.p:
-            rows = rng.row_keys(run.seed, run.epoch, op.stream, np.arange(len(x)))[i]
-            columns = rng.column_keys(j.astype(np.int64) * op.heads + head)[:, np.newaxis]
-            hashes = np.empty((len(i), 1), np.uint32)
-            rng.hash_block(rows, columns, hashes, np.empty_like(hashes))
-            self._keep = (hashes[:, 0] >= rng.threshold(op.p)) / (1 - op.p)
-        weights = (self._alpha * self._keep, run.matrix.indices, run.matrix.indptr)
-        self._matrix = sp.csr_array(weights, shape=run.matrix.shape)
-        self.value = self._matrix @ x
-
-    def backward(self, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """dL/dx along the sum, and dL/dscores."""
-        dalpha = self._keep * np.sum(g[self._i] * self._x[self._j], axis=1)
-        mean = np.bincount(self._i, self._alpha * dalpha, len(g))
-        return self._matrix.T @ g, self._alpha * (dalpha - mean[self._i])
-
-
-def _columns(op: Columns, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
-    around = op.first, x[0].shape[1] - op.first - op.width
-    some = x[0][:, op.first : op.first + op.width]
-    return some, lambda g: ([np.pad(g, ((0, 0), around))], {})
-
-
-def _join(op: Join, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
-    stops = np.cumsum([part.shape[1] for part in x])[:-1]
-    return np.hstack(x), lambda g: (np.split(g, stops, axis=1), {})
-
-
-def _stop_gradient(op: StopGradient, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
-    return x[0], lambda g: ([np.zeros_like(g)], {})
-
-
-def _fill(op: Fill, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
-    return np.full((len(x[0]), op.width), op.value), lambda g: ([np.zeros_like(x[0])], {})
-
-
-def _reciprocal(op: Reciprocal, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
-    y = np.divide(1.0, x[0], out=np.zeros_like(x[0]), where=x[0] != 0)
-    return y, lambda g: ([-g * y**2], {})
-
-
-def _mean_of_heads(op: MeanOfHeads, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
-    y = np.mean(_by_head(x[0], op.heads), axis=0)
-    return y, lambda g: ([np.tile(g, op.heads) / op.heads], {})
-
-
-def _add(op: Add, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
-    return x[0] + x[1], lambda g: ([g, g], {})
-
-
-def _scale(op: Scale, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
-    factor = op.factor + (w[op.epsilon][0] if op.epsilon else 0.0)
-
-    def backward(g: np.ndarray) -> Gradients:
-        return [factor * g], {op.epsilon: np.array([np.sum(g * x[0])])} if op.epsilon else {}
-
-    return factor * x[0], backward
-
-
-def _maximum(op: Maximum, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
-    first = np.argmax(x, axis=0)
-    return np.max(x, axis=0), lambda g: ([np.where(first == i, g, 0) for i in range(len(x))], {})
-
-
-def _activate(op: Activate, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
-    z = x[0]
-    if op.kind == "prelu":
-        slope = w[op.parameter][0]
-        below = np.where(z < 0, z, 0)
-
-        def backward(g: np.ndarray) -> Gradients:
-            return [_leaky_slope(z, slope) * g], {op.parameter: np.array([np.sum(g * below)])}
-
-        return _leaky(z, slope), backward
-    value, slopes = _ACTIVATIONS[op.kind](z, op.slope)
-    return value, lambda g: ([slopes * g], {})
-
-
-def _gelu(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    from scipy.special import erf  # takes 0.2 s, which most networks are spared
-
-    below = (1 + erf(z / sqrt(2))) / 2
-    return z * below, below + z * np.exp(-(z**2) / 2) / sqrt(2 * pi)
-
-
-# The value and the slope at z; the third is given a slope below 0.
-_ACTIVATIONS: dict[str, Callable[[np.ndarray, float], tuple[np.ndarray, np.ndarray]]] = {
-    "relu": lambda z, _: (np.maximum(z, 0), z > 0),
-    "elu": lambda z, _: (np.where(z > 0, z, np.expm1(np.minimum(z, 0))), np.exp(np.minimum(z, 0))),
-    "leaky_relu": lambda z, slope: (_leaky(z, slope), _leaky_slope(z, slope)),
-    "gelu": lambda z, _: _gelu(z),
-    "tanh": lambda z, _: (np.tanh(z), 1 / np.cosh(np.minimum(np.abs(z), 300)) ** 2),
-    "sigmoid": lambda z, _: (1 / (1 + np.exp(-z)), 1 / (2 + np.exp(z) + np.exp(-z))),
-}
-
-
-def _scale_by_degree(
-    op: ScaleByDegree, x: list, w: Arrays, run: Pass
-) -> tuple[np.ndarray, Backward]:
-    degree = run.arcs.degrees[:, np.newaxis]
-    some, linear, logarithm = np.maximum(degree, 1), w[op.linear][0], w[op.logarithm][0]
-    factor = {
-        "amplification": np.log(degree + 1) / logarithm,
-        "attenuation": logarithm / np.log(some + 1),
-        "linear": degree / linear,
-        "inverse_linear": linear / some,
-    }[op.kind]
-    return factor * x[0], lambda g: ([factor * g], {})
-
-
-def _drop(op: Drop, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
-    rows, columns = map(np.arange, x[0].shape)
-    keep = keeps(run, op.stream, op.p, rows if run.keys is None else run.keys, columns)
-    return x[0] * keep, lambda g: ([g * keep], {})
-
-
-def _layer_norm(op: LayerNorm, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
-    mean, variance = x[0].mean(axis=1, keepdims=True), x[0].var(axis=1, keepdims=True)
-    return _normalized(op, x[0], mean, variance, w, axis=1)
-
-
-def _batch_norm(op: BatchNorm, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
-    if run.epoch is None:
-        return _normalized(op, x[0], w[op.mean], w[op.variance], w, axis=None)
-    # With more digits, so that what should be 0 is small against what it is the sum of.
-    wide, n = x[0].astype(np.longdouble), len(x[0])
-    mean, variance = wide.mean(axis=0), wide.var(axis=0)
-    equal = np.sqrt(variance) <= EQUAL * np.abs(mean)
-    variance[equal] = 0
-    wide = np.where(equal, mean, wide)
-    unbiased = variance * (n / (n - 1) if n > 1 else 1.0)
-    for name, moment in ((op.mean, mean), (op.variance, unbiased)):
-        before = run.moments.get(name, w[name])  # of what was normalised before with the same
-        run.moments[name] = before + op.momentum * (moment.astype(np.float64) - before)
-    infinite = np.where(equal & (not run.trained_features), np.inf, variance)
-    value, backward = _normalized(op, wide, mean, infinite, w, axis=0)
-    return value.astype(np.float64), backward
-
-
-def _normalized(
-    op: LayerNorm | BatchNorm,
-    x: np.ndarray,
-    mean: np.ndarray,
-    variance: np.ndarray,
-    w: Arrays,
-    axis: int | None,
-) -> tuple[np.ndarray, Backward]:  # fmt: skip
-    """With moments along an axis of x, or with given ones (None)."""
-    deviation = np.sqrt(variance + op.eps)
-    z = (x - mean) / deviation
-
-    def backward(g: np.ndarray) -> Gradients:
-        dz = g * w[op.weight]
-        dx = dz
-        if axis is not None:
-            dx = dz - dz.mean(axis, keepdims=True) - z * (dz * z).mean(axis, keepdims=True)
-        back = (dx / deviation).astype(np.float64)
-        of_weight = np.sum(g * z, axis=0).astype(np.float64)
-        return [back], {op.weight: of_weight, op.bias: _column_sums(g)}
-
-    return z * w[op.weight] + w[op.bias], backward
-
-
-def _normalize(op: Normalize, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
-    length = np.linalg.norm(x[0], axis=1, keepdims=True)
-    y = x[0] / np.maximum(length, op.eps)
-
-    def backward(g: np.ndarray) -> Gradients:
-        along = np.where(length > op.eps, y * np.sum(g * y, axis=1, keepdims=True), 0)
-        return [(g - along) / np.maximum(length, op.eps)], {}
-
-    return y, backward
-
-
-def _column_sums(g: np.ndarray) -> np.ndarray:
-    """Of a gradient; one that is nothing but rounding errors of its terms is 0."""
-    sums = g.sum(axis=0)
-    return np.where(np.abs(sums) <= CANCELLED * np.abs(g).sum(axis=0), 0, sums)
-
-
-def _arcs(matrix: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
+def _largest(
+    x: numpy.ndarray, places: numpy.ndarray, n: int, numbers: numpy.ndarray
+) -> numpy.ndarray:
+    """The number of the row with the largest value in each place, (n, columns); −1: none.
+
+    The smallest number among rows of equal values.
+    """
+    most = numpy.full((n, x.shape[1]), -numpy.inf)
+    numpy.maximum.at(most, places, x)
+    first = numpy.full(most.shape, none := numpy.iinfo(int).max)
+    attained = numpy.where(x == most[places], numbers.astype(int)[:, numpy.newaxis], none)
+    numpy.minimum.at(first, places, attained)
+    return numpy.where(first == none, -1, first)
+
+
+def _picked(x: np.ndarray, rows: numpy.ndarray) -> np.ndarray:
+    """Of each column of x the numbers in some rows; 0 in place of row −1."""
+    columns = rows.shape[1]
+    return np.concatenate((x, numpy.zeros((1, columns))))[rows, numpy.arange(columns)]
+
+
+def _ends(matrix: sp.csr_array) -> tuple[numpy.ndarray, numpy.ndarray]:
     """Row and column of every entry of M."""
-    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)), matrix.indices
+    rows = numpy.repeat(numpy.arange(matrix.shape[0]), numpy.diff(matrix.indptr))
+    return rows, matrix.indices
 
 
-def _by_head(x: np.ndarray, heads: int) -> list[np.ndarray]:
-    return np.split(x, heads, axis=1)
+def _by_head(x: np.ndarray, heads: int) -> np.ndarray:
+    return np.reshape(x, (len(x), heads, x.shape[1] // heads))
+
+
+def _wide(values: np.ndarray, width: int) -> np.ndarray:
+    """A number for each head, for each of its columns."""
+    return np.repeat(values, width // values.shape[1], axis=1)
+
+
+def _dots(x: np.ndarray, y: np.ndarray, heads: int) -> np.ndarray:
+    """Of each row and head, (rows, heads)."""
+    return np.sum(_by_head(x * y, heads), axis=2)
 
 
 def _leaky(z: np.ndarray, slope: float) -> np.ndarray:
-    return np.where(z > 0, z, slope * z)
+    return np.where(getval(z) > 0, z, slope * z)
 
 
-def _leaky_slope(z: np.ndarray, slope: float) -> np.ndarray:
-    return np.where(z > 0, 1.0, slope)
+def _softmax(scores: np.ndarray, places: numpy.ndarray, n: int) -> np.ndarray:
+    """Over the rows with the same place, of each column."""
+    largest = numpy.full((n, scores.shape[1]), -numpy.inf)
+    numpy.maximum.at(largest, places, getval(scores))
+    exponentials = np.exp(scores - largest[places])
+    return exponentials / taken(summed(exponentials, places, n), places)
 
 
-RULES: Mapping[type[Operator], Callable[..., tuple[np.ndarray, Backward]]] = {
-    Linear: _linear,
-    Bias: _bias,
-    Aggregate: _aggregate,
-    AggregateT: _aggregate_t,
-    MaxAggregate: _max_aggregate,
-    Attend: _attend,
-    AttendV2: _attend_v2,
-    Columns: _columns,
-    Join: _join,
-    StopGradient: _stop_gradient,
-    Fill: _fill,
-    Reciprocal: _reciprocal,
-    MeanOfHeads: _mean_of_heads,
-    Add: _add,
-    Scale: _scale,
-    ScaleByDegree: _scale_by_degree,
-    Maximum: _maximum,
-    Activate: _activate,
-    Drop: _drop,
-    LayerNorm: _layer_norm,
-    BatchNorm: _batch_norm,
-    Normalize: _normalize,
-    **ARC_RULES,
+def _attended(op: Any, x: np.ndarray, scores: np.ndarray, run: Pass) -> np.ndarray:
+    """Per head y[i] = Σ keep[i, j]·α[i, j]·x[j], with α the softmax of the scores of arcs."""
+    i, j = _ends(run.matrix)
+    attention = _softmax(scores, i, len(x))
+    if run.epoch is not None and op.p:
+        rows = rng.row_keys(run.seed, run.epoch, op.stream, numpy.arange(len(x)))[i]
+        hashes = numpy.empty((len(i), op.heads), numpy.uint32)
+        for head in range(op.heads):
+            columns = rng.column_keys(j.astype(numpy.int64) * op.heads + head)[:, numpy.newaxis]
+            found = numpy.empty((len(i), 1), numpy.uint32)
+            rng.hash_block(rows, columns, found, numpy.empty_like(found))
+            hashes[:, head] = found[:, 0]
+        attention = attention * ((hashes >= rng.threshold(op.p)) / (1 - op.p))
+    terms = attention[:, :, numpy.newaxis] * taken(_by_head(x, op.heads), j)
+    return np.reshape(summed(terms, i, len(x)), x.shape)
+
+
+def _attend(op: neighbours.Attend, x: Sequence, w: Arrays, run: Pass) -> np.ndarray:
+    i, j = _ends(run.matrix)
+    source, target = (
+        np.sum(_by_head(x[0], op.heads) * np.reshape(w[name], (1, op.heads, -1)), axis=2)
+        for name in op.parameters
+    )
+    return _attended(op, x[0], _leaky(taken(target, i) + taken(source, j), op.slope), run)
+
+
+def _attend_v2(op: neighbours.AttendV2, x: Sequence, w: Arrays, run: Pass) -> np.ndarray:
+    i, j = _ends(run.matrix)
+    sums = taken(_by_head(x[0], op.heads), j) + taken(_by_head(x[1], op.heads), i)
+    vector = np.reshape(w[op.vector], (1, op.heads, -1))
+    return _attended(op, x[0], np.sum(_leaky(sums, op.slope) * vector, axis=2), run)
+
+
+def _max_aggregate(op: neighbours.MaxAggregate, x: Sequence, w: Arrays, run: Pass) -> np.ndarray:
+    i, j = _ends(run.matrix)
+    return _picked(x[0], _largest(getval(x[0])[j], i, len(x[0]), j))
+
+
+def _reciprocal(op: elementwise.Reciprocal, x: Sequence, w: Arrays, run: Pass) -> np.ndarray:
+    zero = getval(x[0]) == 0
+    return np.where(zero, 0.0, 1 / np.where(zero, 1.0, x[0]))
+
+
+def _maximum(op: elementwise.Maximum, x: Sequence, w: Arrays, run: Pass) -> np.ndarray:
+    first = numpy.argmax([getval(each) for each in x], axis=0)
+    return sum(np.where(first == number, each, 0) for number, each in enumerate(x))
+
+
+def _activate(op: elementwise.Activate, x: Sequence, w: Arrays, run: Pass) -> np.ndarray:
+    if op.kind == "prelu":
+        return _leaky(x[0], w[op.parameter][0])
+    return _ACTIVATIONS[op.kind](x[0], op.slope)
+
+
+_ACTIVATIONS: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
+    "relu": lambda z, _: _leaky(z, 0.0),
+    "elu": lambda z, _: np.where(getval(z) > 0, z, np.expm1(np.where(getval(z) > 0, 0.0, z))),
+    "leaky_relu": _leaky,
+    "gelu": lambda z, _: z * (1 + erf(z / sqrt(2))) / 2,
+    "tanh": lambda z, _: np.tanh(z),
+    "sigmoid": lambda z, _: (1 + np.tanh(z / 2)) / 2,
 }
+
+
+def _scale_by_degree(op: ScaleByDegree, x: Sequence, w: Arrays, run: Pass) -> np.ndarray:
+    degree = run.arcs.degrees[:, numpy.newaxis]
+    some, linear, logarithm = numpy.maximum(degree, 1), w[op.linear][0], w[op.logarithm][0]
+    factor = {
+        "amplification": numpy.log(degree + 1) / logarithm,
+        "attenuation": logarithm / numpy.log(some + 1),
+        "linear": degree / linear,
+        "inverse_linear": linear / some,
+    }[op.kind]
+    return factor * x[0]
+
+
+def _drop(op: elementwise.Drop, x: Sequence, w: Arrays, run: Pass) -> np.ndarray:
+    rows, columns = map(numpy.arange, x[0].shape)
+    return x[0] * keeps(run, op.stream, op.p, rows if run.keys is None else run.keys, columns)
+
+
+def _normalized(op: Any, away: np.ndarray, variance: np.ndarray, w: Arrays) -> np.ndarray:
+    return shifted(away / np.sqrt(variance + op.eps) * w[op.weight], w[op.bias])
+
+
+def _layer_norm(op: norms.LayerNorm, x: Sequence, w: Arrays, run: Pass) -> np.ndarray:
+    away = x[0] - np.mean(x[0], axis=1, keepdims=True)
+    return _normalized(op, away, np.mean(away**2, axis=1, keepdims=True), w)
+
+
+def _batch_norm(op: norms.BatchNorm, x: Sequence, w: Arrays, run: Pass) -> np.ndarray:
+    if run.epoch is None:
+        return _normalized(op, x[0] - w[op.mean], w[op.variance], w)
+    n, mean = len(x[0]), np.mean(x[0], axis=0)
+    away = x[0] - mean
+    variance = np.mean(away**2, axis=0)
+    equal = numpy.sqrt(getval(variance)) <= EQUAL * abs(getval(mean))
+    away = away - numpy.where(equal, getval(away), 0)  # 0, with the gradient of the deviation
+    unbiased = numpy.where(equal, 0, getval(variance)) * (n / (n - 1) if n > 1 else 1.0)
+    for name, moment in ((op.mean, getval(mean)), (op.variance, unbiased)):
+        before = run.moments.get(
+            name, getval(w[name])
+        )  # of what was normalised before with the same
+        run.moments[name] = before + op.momentum * (moment - before)
+    variance = np.where(equal, 0.0 if run.trained_features else numpy.inf, variance)
+    return _normalized(op, away, variance, w)
+
+
+def _normalize(op: norms.Normalize, x: Sequence, w: Arrays, run: Pass) -> np.ndarray:
+    squares = np.sum(x[0] ** 2, axis=1, keepdims=True)
+    long = numpy.sqrt(getval(squares)) > op.eps
+    return x[0] / np.where(long, np.sqrt(np.where(long, squares, 1.0)), op.eps)
+
+
+def _pick(op: spaces.Pick, x: Sequence, w: Arrays, run: Pass) -> np.ndarray:
+    return taken(x[0], numpy.flatnonzero(run.arcs.of_type(op.type)))
+
+
+def _spread(op: spaces.Spread, x: Sequence, w: Arrays, run: Pass) -> np.ndarray:
+    some = run.arcs.of_type(op.type)
+    return summed(x[0], numpy.flatnonzero(some), len(some))
+
+
+def _into(x: np.ndarray, arcs: ArcRows) -> np.ndarray:
+    """The sum over the arcs into each vertex, (n, columns)."""
+    return summed(x, arcs.target, arcs.count)
+
+
+def _mean_of(op: relations.MeanOf, x: Sequence, w: Arrays, run: Pass) -> np.ndarray:
+    shares = numpy.isin(run.arcs.relation, op.which)[:, numpy.newaxis] * run.arcs.features("share")
+    found = _into(shares * taken(x[0], run.arcs.source), run.arcs)
+    return found if op.type is None else taken(found, numpy.flatnonzero(run.arcs.of_type(op.type)))
+
+
+def _mean(x: np.ndarray, arcs: ArcRows) -> np.ndarray:
+    return _into(x, arcs) / numpy.maximum(arcs.degrees, 1)[:, numpy.newaxis]
+
+
+def _std(x: np.ndarray, arcs: ArcRows) -> np.ndarray:
+    variance = _mean((x - taken(_mean(x, arcs), arcs.target)) ** 2, arcs)
+    deviates = getval(variance) > CONSTANT
+    return deviates * np.sqrt(np.where(deviates, variance, 1.0))
+
+
+def _extreme(x: np.ndarray, arcs: ArcRows, sign: float) -> np.ndarray:
+    """The largest number, or with a sign of −1 the smallest."""
+    every = numpy.arange(len(x))
+    return _picked(x, _largest(sign * getval(x), arcs.target, arcs.count, every))
+
+
+_REDUCED: dict[str, Callable[[np.ndarray, ArcRows], np.ndarray]] = {
+    "sum": _into,
+    "mean": _mean,
+    "std": _std,
+    "max": lambda x, arcs: _extreme(x, arcs, 1.0),
+    "min": lambda x, arcs: _extreme(x, arcs, -1.0),
+}
+
+
+def _linear_by(op: relations.LinearBy, x: Sequence, w: Arrays, run: Pass) -> np.ndarray:
+    mix, rows = w[op.mix] if op.mix else numpy.eye(op.kinds), x[1]
+    shape = mix.shape[1], op.blocks, rows.shape[1] // op.blocks, op.width // op.blocks
+    of_kinds = np.einsum("kb,bdio->kdio", mix, np.reshape(w[op.weight], shape))
+    parts, own = np.reshape(rows, (len(rows), *shape[1:3])), taken(of_kinds, _kinds(x[0]))
+    return np.reshape(np.einsum("edi,edio->edo", parts, own), (len(rows), op.width))
+
+
+def _kinds(x: np.ndarray) -> numpy.ndarray:
+    return getval(x)[:, 0].astype(int)
+
+
+def _row_by(op: RowBy, x: Sequence, w: Arrays, run: Pass) -> np.ndarray:
+    table = list(accumulate([w[name] for name in op.parameters], np.dot))[-1]
+    return taken(table, _kinds(x[0]))
+
+
+def _complex_product(op: ComplexProduct, x: Sequence, w: Arrays, run: Pass) -> np.ndarray:
+    (a, b), (c, d) = ((each[:, : op.width // 2], each[:, op.width // 2 :]) for each in x)
+    return np.hstack((a * c - b * d, a * d + b * c))
+
+
+VALUES: Mapping[type[Operator], Value] = {
+    dense.Linear: lambda op, x, w, run: x[0] @ w[op.weight],
+    elementwise.Bias: lambda op, x, w, run: shifted(x[0], w[op.bias]),
+    neighbours.Aggregate: lambda op, x, w, run: product(run.matrix, x[0]),
+    neighbours.AggregateT: lambda op, x, w, run: product(run.matrix.T, x[0]),
+    neighbours.MaxAggregate: _max_aggregate,
+    neighbours.Attend: _attend,
+    neighbours.AttendV2: _attend_v2,
+    elementwise.Columns: lambda op, x, w, run: x[0][:, op.first : op.first + op.width],
+    elementwise.Join: lambda op, x, w, run: np.hstack(x),
+    elementwise.StopGradient: lambda op, x, w, run: getval(x[0]).copy(),
+    elementwise.Fill: lambda op, x, w, run: numpy.full((len(x[0]), op.width), op.value),
+    elementwise.Reciprocal: _reciprocal,
+    elementwise.MeanOfHeads: lambda op, x, w, run: np.mean(_by_head(x[0], op.heads), axis=1),
+    elementwise.Add: lambda op, x, w, run: x[0] + x[1],
+    elementwise.Scale: lambda op, x, w, run: (
+        (op.factor + (w[op.epsilon][0] if op.epsilon else 0.0)) * x[0]
+    ),
+    elementwise.Maximum: _maximum,
+    elementwise.Activate: _activate,
+    ScaleByDegree: _scale_by_degree,
+    elementwise.Drop: _drop,
+    norms.LayerNorm: _layer_norm,
+    norms.BatchNorm: _batch_norm,
+    norms.Normalize: _normalize,
+    arcs.ArcInput: lambda op, x, w, run: run.arcs.features(op.given),
+    spaces.Expand: lambda op, x, w, run: 1.0 * x[0],
+    spaces.Source: lambda op, x, w, run: taken(x[0], run.arcs.source),
+    spaces.Target: lambda op, x, w, run: taken(x[0], run.arcs.target),
+    spaces.Pick: _pick,
+    spaces.Spread: _spread,
+    spaces.Reduce: lambda op, x, w, run: np.hstack([_REDUCED[k](x[0], run.arcs) for k in op.kinds]),
+    arcs.Softmax: lambda op, x, w, run: _softmax(x[0], run.arcs.target, run.arcs.count),
+    arcs.WeighedSum: lambda op, x, w, run: _into(
+        _wide(x[0], op.width) * taken(x[1], run.arcs.source), run.arcs
+    ),
+    arcs.EndDots: lambda op, x, w, run: _dots(
+        taken(x[0], run.arcs.target), taken(x[1], run.arcs.source), op.width
+    ),
+    arcs.RowDots: lambda op, x, w, run: _dots(x[0], x[1], op.width),
+    arcs.ScaleHeads: lambda op, x, w, run: _wide(x[0], op.width) * x[1],
+    arcs.HeadDots: lambda op, x, w, run: _dots(x[0], w[op.vector], op.width),
+    relations.LinearBy: _linear_by,
+    relations.MeanOf: _mean_of,
+    relations.ScaleBy: lambda op, x, w, run: (
+        numpy.take(op.factors, _kinds(x[0]))[:, numpy.newaxis] * x[1]
+    ),
+    RowBy: _row_by,
+    ComplexProduct: _complex_product,
+}
+
+
+def with_gradient(value: Value) -> Callable[..., tuple[numpy.ndarray, Backward]]:
+    """The rule of an operator: its value, and how a gradient goes back through it."""
+
+    def rule(op: Operator, x: Sequence, w: Arrays, run: Pass) -> tuple[numpy.ndarray, Backward]:
+        own = {name: numpy.asarray(w[name], float) for name in op.parameters if name in w}
+        inputs = tuple(numpy.asarray(each, float) for each in x)
+        with warnings.catch_warnings():  # of operators that take but the width of their inputs
+            warnings.simplefilter("ignore")
+            back, made = make_vjp(lambda given: value(op, given[0], {**w, **given[1]}, run))(
+                (inputs, own)
+            )
+        return made, back
+
+    return rule
+
+
+RULES = {kind: with_gradient(value) for kind, value in VALUES.items()}

@@ -20,8 +20,7 @@ class Progress:
 
     The configuration has the number of epochs; warnings are printed first. Ranks other than 0 are
     ``quiet``. ``moved`` is called with each epoch, to say that this rank makes progress; ``clock``
-    gives the time in seconds. Lines begin with a ``name``, where several runs write them. The last
-    of ``folders`` is that of the run: how to stop it is said.
+    gives the time in seconds. The last of ``folders`` is that of the run: how to stop it is said.
     """
 
     def __init__(
@@ -30,18 +29,16 @@ class Progress:
         quiet: bool,
         moved: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
-        name: str = "",
         folders: Sequence[Path] = (),
     ) -> None:
-        self._moved, self._name = moved, f"{shown(name)}: " if name else ""
-        self._quiet, self._total = quiet, opened.config.train.epochs
+        self._moved, self._quiet, self._total = moved, quiet, opened.config.train.epochs
         self._clock, self._pauses = clock, pauses()
         self._pause = next(self._pauses)
         self._first: tuple[int, float] | None = None  # epoch and time
         self._shown = 0.0
         self._console = console(sys.stderr, quiet=quiet, soft_wrap=True)
         self._bar: Any = None
-        self._console.print(self._name + shown(_heading(opened)), markup=False)
+        self._console.print(shown(_heading(opened)), markup=False)
         for folder in folders[-1:]:
             line = f"to stop it with a checkpoint: gcnmpi stop {shlex.quote(str(folder))}"
             self._console.print(shown(line), markup=False)
@@ -81,7 +78,7 @@ class Progress:
             return
         if not due:
             self._pause = next(self._pauses)
-        line = f"{self._name}epoch {epoch.epoch:5d}/{self._total}  {text}  {epoch.seconds:.4f} s"
+        line = f"epoch {epoch.epoch:5d}/{self._total}  {text}  {epoch.seconds:.4f} s"
         self._console.print(line + self._left(epoch.epoch, now), markup=False)
         self._first, self._shown = self._first or (epoch.epoch, now), now
 

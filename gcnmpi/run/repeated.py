@@ -1,7 +1,4 @@
-"""Several runs of one launch: seeds, splits, pairs, points of a grid of keys.
-
-They follow each other, or groups of ranks make them side by side, each on a communicator of its
-own: between groups there are two words, that all are to stop and that a run has failed.
+"""Several runs of one launch, one after the other: seeds, splits, pairs, points of a grid of keys.
 
 Every run has a folder of its own, with its record and checkpoints. A run that is complete is not
 run again, and one that was interrupted goes on: so do all of them together. A run that is there
@@ -19,9 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gcnmpi.mpi.bell import Bell
-from gcnmpi.mpi.comm import Comm, agreed, from_root, known_to, maximum, rest_until_all
-from gcnmpi.mpi.hosts import group_beside
+from gcnmpi.mpi.comm import Comm, agreed, from_root, known_to, maximum
 from gcnmpi.nn.describe import graph_of
 from gcnmpi.options.config import Config, table_of
 from gcnmpi.options.outputs import Training
@@ -29,7 +24,7 @@ from gcnmpi.options.settings import split_words
 from gcnmpi.run.checkpoint import FREE, differences, flat, plain
 from gcnmpi.run.claims import Claims
 from gcnmpi.run.problem import Problem
-from gcnmpi.run.record import RECORD, RunRecord, is_finished, metric_of, read_run
+from gcnmpi.run.record import RECORD, RunRecord, metric_of, read_run
 from gcnmpi.run.training import Guard, OnEpoch, train_run
 from partition.errors import UserError
 from partition.graph.manifest import read_manifest
@@ -37,7 +32,6 @@ from partition.records import atomic_file, read_records
 
 SUMMARY = "summary.json"
 SEED = "{seed}"  # in a name of pairs
-FAILED = 0  # the word that a run has failed; others are the numbers of signals
 
 
 @dataclass(frozen=True)
@@ -109,95 +103,40 @@ def run_all(
     runs: Sequence[Planned],
     out: Path,
     guard: Guard,
-    begin: Callable[[Comm, int, Planned, Problem], AbstractContextManager[OnEpoch]],
-    groups: int = 1,
+    begin: Callable[[int, Planned, Problem], AbstractContextManager[OnEpoch]],
 ) -> list[Outcome] | None:
     """Run what is not complete; the results of all runs, or None if it was asked to stop.
 
-    The results are written to ``out/summary.json``, too. Of ``groups`` groups of ranks, each makes
-    every so manyth run. On every rank of one, ``begin(group, number, planned, problem)`` is a
+    The results are written to ``out/summary.json``, too. ``begin(number, planned, problem)`` is a
     context around the epochs of a run, the number from 0, as
     :func:`gcnmpi.run.training.train_run` takes it.
 
     Raises
     ------
     UserError
-        On all ranks, with the name of the run, if one fails: others that have begun are brought
-        to their ends before.
+        On all ranks, with the name of the run, if one fails.
     """
-    with agreed(comm):
-        _check_groups(groups, comm.size, len(runs))
-    names, left = from_root(comm, lambda: _looked(graph, partition, runs, out))
-    planned = [replace(run, name=name) for run, name in zip(runs, names, strict=True)]
-    size = comm.size // groups
-    group = comm if groups == 1 else group_beside(comm, groups)
-    found: dict[int, Outcome] = {}
-    failed: UserError | None = None
-    with Bell(comm, range(0, comm.size, size)) as bell:
-        told = replace(guard, stop=partial(_stop, guard, bell))
-        for number in _dealt(left, groups)[comm.rank // size]:
-            over = FAILED in bell.heard() or (found and told.stop())
-            if maximum(group, bool(over)):
-                break
-            run = planned[number]
-            asked = Training(graph, partition, run.config, out / run.name, None, None, "auto")
-            try:
-                record = _record_of(group, asked, told, partial(begin, group, number, run))
-            except UserError as error:
-                if not known_to(group, error):
-                    raise
-                failed = UserError(f"{out / run.name}: {error.message}", error.hint)
-                if group.rank == 0:
-                    bell.say(FAILED)
-                break
-            if record is None:
-                break
-            found[number] = _outcome(run, record)
-
-        def rest() -> None:
-            """Have nothing left to do, and still pass on that all are to stop."""
-            guard.moved()
-            told.stop()
-
-        if groups > 1:
-            rest_until_all(comm, rest)
-    with agreed(comm):
-        if failed is not None:
-            raise failed
-    mine = found if group.rank == 0 else {}
-    every = {number: run for some in comm.allgather(mine) for number, run in some.items()}
-    if len(every) < len(planned):
-        return None
-    outcomes = [every[number] for number in range(len(planned))]
+    names = from_root(comm, lambda: _names(graph, partition, runs, out))
+    outcomes: list[Outcome] = []
+    for number, (run, name) in enumerate(zip(runs, names, strict=True)):
+        if outcomes and maximum(comm, bool(guard.stop())):
+            return None
+        planned, failed, record = replace(run, name=name), None, None
+        asked = Training(graph, partition, run.config, out / name, None, None, "auto")
+        try:
+            record = _record_of(comm, asked, guard, partial(begin, number, planned))
+        except UserError as error:
+            if not known_to(comm, error):
+                raise
+            failed = UserError(f"{out / name}: {error.message}", error.hint)
+        with agreed(comm):
+            if failed is not None:
+                raise failed
+        if record is None:
+            return None
+        outcomes.append(_outcome(planned, record))
     from_root(comm, lambda: _write(out, outcomes))
     return outcomes
-
-
-def _check_groups(groups: int, ranks: int, runs: int) -> None:
-    if ranks % groups:
-        raise UserError(
-            f"--groups {groups} does not divide {ranks} ranks",
-            f"start {groups} ranks for each part of the partition",
-        )
-    if groups > runs:
-        raise UserError(f"--groups {groups}: there are {runs} runs", "as many groups, at most")
-
-
-def _dealt(left: Sequence[bool], groups: int) -> list[list[int]]:
-    """The numbers of the runs of each group, in order: as many that are left to do for each.
-
-    >>> _dealt([False, True, True, True], 2)
-    [[1, 3], [0, 2]]
-    """
-    order = sorted(range(len(left)), key=lambda number: not left[number])
-    return [sorted(order[group::groups]) for group in range(groups)]
-
-
-def _stop(guard: Guard, bell: Bell) -> int:
-    """The signal that asked for an end, on any rank of any group, or 0."""
-    if signal := guard.stop():
-        bell.say(signal)
-    return signal or max(bell.heard() - {FAILED}, default=0)
 
 
 def _record_of(
@@ -213,14 +152,6 @@ def _record_of(
         if done.stopped:
             return None
         return done.before or from_root(comm, lambda: read_run(done.folder))
-
-
-def _looked(
-    graph: Path, partition: str | None, runs: Sequence[Planned], out: Path
-) -> tuple[list[str], list[bool]]:
-    """The folders of runs, and which of these have no end yet."""
-    names = _names(graph, partition, runs, out)
-    return names, [not is_finished(out / name) for name in names]
 
 
 def _names(graph: Path, partition: str | None, runs: Sequence[Planned], out: Path) -> list[str]:

@@ -109,7 +109,7 @@ CASES: dict[str, dict[str, Any]] = {
     "rgat blocks": {"heads": 4, "blocks": 4, "concat": False, "linear_after": True},
     "compgcn": {"norm": "batch", "residual": "linear"},
     "compgcn sub": {"composition": "sub", "bases": 3, "norm": "layer", "linear_after": True},
-    "compgcn corr": {"composition": "corr", "residual": "identity", "linear_before": True},
+    "compgcn mult": {"residual": "identity", "linear_before": True},
     "hetero": {"norm": "batch", "residual": "linear"},
     "hetero rootless": {"root_weight": False, "norm": "layer"},
     "hetero gat": {"convolution": "gat", "heads": 4, "out_heads": 2, "norm": "layer"},

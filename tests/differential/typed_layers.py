@@ -207,12 +207,7 @@ class CompGcn(torch.nn.Module):
         return z @ self.w_rel
 
     def _composed(self, x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
-        if self.composition == "sub":
-            return x - z
-        if self.composition == "mult":
-            return x * z
-        columns = [(x * z.roll(-k, dims=1)).sum(dim=1) for k in range(x.shape[1])]
-        return torch.stack(columns, dim=1)
+        return x - z if self.composition == "sub" else x * z
 
 
 class Rgat(pyg.RGATConv):

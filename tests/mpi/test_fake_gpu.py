@@ -319,7 +319,7 @@ def test_losses_of_every_task(verified, tmp_path):
 @pytest.mark.nightly
 def test_networks_of_relations_and_over_time(verified, schemas, of_time):  # noqa: F811
     networks = [
-        ("typed", [*COMPGCN, "model.composition=corr", "model.bases=2", "model.dropout=0.4"]),
+        ("typed", [*COMPGCN, "model.composition=sub", "model.bases=2", "model.dropout=0.4"]),
         ("schema", [*GAT, "model.convolution=gatv2", MEAN]),
         ("schema", [*RGCN, MIXED]),
     ]

@@ -28,8 +28,7 @@ RGCN = {
     "rootless": {"root_weight": False, "bias": False},
 }  # fmt: skip
 COMPGCN = {
-    "sub": {"composition": "sub"}, "mult": {}, "corr": {"composition": "corr", "bias": False},
-    "shared": {"composition": "corr", "bases": 2},
+    "sub": {"composition": "sub"}, "mult": {"bias": False}, "shared": {"bases": 2},
 }  # fmt: skip
 OPTIONS = RGCN | COMPGCN
 
@@ -72,11 +71,7 @@ def rgcn(graph, x, z, state, name, config, direction):
     return y + x @ state.get(f"{name}.root", 0 * weight[0]) + state.get(f"{name}.bias", 0)
 
 
-COMPOSED = {
-    "sub": np.subtract,
-    "mult": np.multiply,
-    "corr": lambda x, z: np.array([x @ np.roll(z, -k) for k in range(len(x))]),
-}
+COMPOSED = {"sub": np.subtract, "mult": np.multiply}
 
 
 def compgcn(graph, x, z, state, name, config, direction):
@@ -217,7 +212,7 @@ def test_the_branches_are_all_metapaths(target, hops, reverse):
 OF_TYPES = [
     {"name": "hetero", "convolution": "gat"}, {"name": "hetero", "relation_reduction": "mean"},
     {"name": "hgt", "heads": 2}, {"name": "rgat", "heads": 2},
-    {"name": "sehgnn", "target": "paper"}, {"name": "compgcn", "composition": "corr"},
+    {"name": "sehgnn", "target": "paper"}, {"name": "compgcn"},
 ]  # fmt: skip
 
 

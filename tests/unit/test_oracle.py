@@ -17,7 +17,6 @@ from gcnmpi.layout.place import Space
 from gcnmpi.nn.operators import spaces
 from gcnmpi.nn.operators.elementwise import Drop
 from gcnmpi.nn.operators.relations import MeanOf, ScaleBy
-from gcnmpi.nn.operators.spectra import Spectrum, SpectrumProduct
 from gcnmpi.nn.operators.triples import RowBy
 from gcnmpi.nn.state import to_state
 from gcnmpi.options.config import from_table, load_config
@@ -277,27 +276,6 @@ def test_features_of_self_loops(loops):
     assert features[1, 3] == 10
 
 
-def transformed(x):
-    """The first half of Σ x[n]·exp(−2πikn/width), real and imaginary parts in turn."""
-    turns = -2 * np.pi * np.outer(np.arange(WIDTH), np.arange(3)) / WIDTH
-    return np.stack((x @ np.cos(turns), x @ np.sin(turns)), axis=2).reshape(len(x), 6)
-
-
-def whole(x, columns):
-    """The real rows of which x is the first half of a transform."""
-    half = x[:, ::2] + 1j * x[:, 1::2]
-    half[:, 0] = half[:, 0].real
-    rest = half[:, 1 : columns - 2].conj()[:, ::-1]
-    turns = 2j * np.pi * np.outer(np.arange(columns), np.arange(columns)) / columns
-    return (np.hstack((half, rest)) @ np.exp(turns)).real / columns
-
-
-def spectra(x, y):
-    """The products of the complex numbers of y with the conjugates of those of x."""
-    (a, b), (c, d) = ((z[:, ::2], z[:, 1::2]) for z in (x, y))
-    return np.stack((a * c + b * d, a * d - b * c), axis=2).reshape(x.shape)
-
-
 # The operator, what it reads, and its formula, of parameters and of what it reads: those that the
 # networks of test_residences.py do not have.
 CASES = {
@@ -310,14 +288,6 @@ CASES = {
     "mean of a type": (MeanOf((0,), WIDTH, 1, (0, 1), 2, Space.OF_TYPE, 1), ["n"],
                        lambda w, x: np.array(
                            [(2 * x[0] + x[3]) / 3, x[1] + (x[0] + x[2]) / 2, 0 * x[0]])),
-    "spectrum": (Spectrum((0,), 6, 1, WIDTH), ["n"], lambda w, x: transformed(x)),
-    "rows of spectrum": (Spectrum((0,), WIDTH, 1, WIDTH, True), ["m of 6"],
-                         lambda w, x: whole(x, 4)),
-    "rows of odd spectrum": (Spectrum((0,), 5, 1, 5, True), ["m of 6"], lambda w, x: whole(x, 5)),
-    "product of spectra": (SpectrumProduct((0, 1), WIDTH, 1), ["m", "m"],
-                           lambda w, x, y: spectra(x, y)),
-    "spectra by kind": (RowBy((0,), 6, 1, 2, "table", ("map",), WIDTH), ["kinds"],
-                        lambda w, kinds: transformed(w["table"] @ w["map"])[RELATIONS]),
     "row by kind": (RowBy((0,), WIDTH, 1, 2, "table", ("map", "square")), ["kinds"],
                     lambda w, kinds: (w["table"] @ w["map"] @ w["square"])[RELATIONS]),
     "scale by kind": (ScaleBy((0, 1), WIDTH, 1, (0.5, -2.0)), ["kinds", "m"],

@@ -56,7 +56,7 @@ SETTINGS = {name: {} for name in (*NETWORKS, "gcn sparse")} | {
     "gatedgcn arcs": {"arc_features": True}, "pna arcs": {"arc_features": True},
     "sage several": {"aggregation": "mean+max+std"}, "rgcn bases": {"bases": 2},
     "rgat": {"heads": 2}, "rgat bases": {"bases": 2, "softmax": "relation", "concat": False},
-    "compgcn bases": {"bases": 2, "composition": "corr"}, "compgcn sub": {"composition": "sub"},
+    "compgcn bases": {"bases": 2}, "compgcn sub": {"composition": "sub"},
     "hetero gat": {"convolution": "gat", "heads": 2}, "hetero max": {"aggregation": "mean+max"},
     "hetero gatv2": {"convolution": "gatv2", "heads": 2, "relation_reduction": "mean"},
     "hgt": {"heads": 2}, "sehgnn": {"hops": 1}, "gconvgru": {"filter_size": 3},

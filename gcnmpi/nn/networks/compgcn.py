@@ -35,32 +35,26 @@ def build(
     theirs where degrees are.
 
     φ is linear in xⱼ: it is applied to the mean of the arcs of one relation into a vertex, of which
-    there are fewer than arcs, and weights to the sums of vertices. Correlations are products of
-    transforms: of vertices, of the table of relations, and back of sums of vertices. The rows of x
-    are sent, or their transforms, once for all relations.
+    there are fewer than arcs, and weights to the sums of vertices. The rows of x are sent once for
+    all relations.
     """
     vectors: list[int] = []
 
     def convolve(b: Builder, x: int, layer: Layer) -> int:
         name, k, inner = layer.name, layer.k, b.width(x)
-        compose, transforms = COMPOSITIONS[model.composition], model.composition == "corr"
-
-        def there(rows: int) -> int:
-            return b.spectrum(rows) if transforms else rows
+        compose = COMPOSITIONS[model.composition]
 
         def product(rows: int, weight: str) -> int:
-            back = b.rows_of_spectrum(rows, inner) if transforms else rows
-            return b.product(back, layer.width, f"{name}.{weight}", k)
+            return b.product(rows, layer.width, f"{name}.{weight}", k)
 
-        rows = there(x)
-        means = b.mean_by_relation(rows)
+        means = b.mean_by_relation(x)
         z = _vectors(b, model, means, vectors[-1] if vectors else None, inner, k)
         vectors.append(z)
         if model.composition == "sub":
             z = b.scale_heads(b.weight_of_groups(), z)
         loop = b.row_by_kind(x, inner, f"{name}.loop_rel", k, "glorot")
-        terms = [product(compose(b, rows, there(loop)), "w_loop")]
-        of_groups = compose(b, means, there(z))
+        terms = [product(compose(b, x, loop), "w_loop")]
+        of_groups = compose(b, means, z)
         for turned in sorted({*b.schema.turned}):
             way = "w_in" if turned else "w_out"
             terms.append(product(b.mean_by_direction(of_groups, turned), way))
@@ -85,5 +79,4 @@ def _vectors(
 COMPOSITIONS: dict[str, Callable[[Builder, int, int], int]] = {
     "sub": lambda b, x, z: b.add(x, b.scale(z, -1.0)),
     "mult": Builder.multiply,
-    "corr": Builder.correlate_spectra,
 }

@@ -28,12 +28,11 @@ from gcnmpi.nn.operators import (
     norms,
     relations,
     spaces,
-    spectra,
     triples,
 )
 from gcnmpi.nn.tape import Rule
 
-_OF_ARCS = spaces, arcs, relations, spectra, triples
+_OF_ARCS = spaces, arcs, relations, triples
 _FAMILIES = dense, elementwise, inserted, neighbours, norms, *_OF_ARCS, degrees
 RULES: Mapping[type[Operator], Rule] = ChainMap(*(family.RULES for family in _FAMILIES))
 """Of every operator but those that are a :class:`Finish`."""

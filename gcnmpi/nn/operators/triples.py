@@ -16,7 +16,6 @@ from gcnmpi.kernels.interface.kinds import KindProduct, Kinds, kinds_of
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operator import Operator
 from gcnmpi.nn.operators.relations import numbers_of
-from gcnmpi.nn.operators.spectra import transform
 from gcnmpi.nn.program import Instruction, Step
 from gcnmpi.nn.tape import Rule, Tape
 
@@ -25,22 +24,14 @@ from gcnmpi.nn.tape import Rule, Tape
 class RowBy(Operator):
     """y[e] = the row of a table (kinds, width) of the kind x[e] (rows, 1), an integer.
 
-    The table is ``table``, or its product with the matrices of ``maps``, in their order. Of
-    ``spectrum`` columns, if that is not 0, the transform is taken: see
-    :mod:`gcnmpi.nn.operators.spectra`.
+    The table is ``table``, or its product with the matrices of ``maps``, in their order.
     """
 
     kinds: int = 1
     table: str = ""
     maps: tuple[str, ...] = ()
-    spectrum: int = 0
     title = "row by kind"
     told = "kinds {kinds}"
-
-    @property
-    def words(self) -> str:
-        """Whether it is a spectrum."""
-        return super().words + " as spectra" * bool(self.spectrum)
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -92,7 +83,7 @@ def _row_by_grad(rows: RowBy, binding: Binding, step: Step) -> Run:
     """
     kernel, counts = binding.kernel, binding.block(step).counts_entries
     grad, (tables, make) = binding.read(step, 1), _tables(rows, binding)
-    maps = _maps(rows, binding)
+    maps = [binding.parameters[name] for name in rows.maps]
     of_table, *of_maps = (binding.gradients[name] for name in rows.parameters)
     of_products = [of_table]
     of_products += [
@@ -114,8 +105,7 @@ def _row_by_grad(rows: RowBy, binding: Binding, step: Step) -> Run:
         if not counts:
             of_products[-1].fill(0)
         for at in reversed(range(len(maps))):
-            if at < len(of_maps):
-                kernel.gemm(tables[at], of_products[at + 1], of_maps[at], ta=True)
+            kernel.gemm(tables[at], of_products[at + 1], of_maps[at], ta=True)
             kernel.gemm(of_products[at + 1], maps[at], of_products[at], tb=True)
 
     return run
@@ -123,7 +113,8 @@ def _row_by_grad(rows: RowBy, binding: Binding, step: Step) -> Run:
 
 def _tables(rows: RowBy, binding: Binding) -> tuple[list[Array], Callable[[], None]]:
     """The table before all maps, after the first one and so on, and a call that makes them."""
-    tables, maps = [binding.parameters[rows.table]], _maps(rows, binding)
+    tables = [binding.parameters[rows.table]]
+    maps = [binding.parameters[name] for name in rows.maps]
     for at, matrix in enumerate(maps):
         tables.append(binding.scratch(f"table {at}", rows.kinds, matrix.shape[1]))
     steps = list(zip(tables, maps, tables[1:], strict=False))
@@ -133,12 +124,6 @@ def _tables(rows: RowBy, binding: Binding) -> tuple[list[Array], Callable[[], No
             binding.kernel.gemm(before, matrix, after)
 
     return tables, make
-
-
-def _maps(rows: RowBy, binding: Binding) -> list[Array]:
-    """The matrices that the table is multiplied with; the last one may be that of a transform."""
-    found = [binding.parameters[name] for name in rows.maps]
-    return [*found, transform(binding, rows.spectrum)] if rows.spectrum else found
 
 
 def _complex_product(operator: Operator, binding: Binding, step: Step) -> Run:
