@@ -1,4 +1,4 @@
-"""What ends a computation before its end: limits of time, and signals.
+"""Limits of time and signals, which end a computation early.
 
 A limit says how much is left, to compiled code too, and whether the clock decided. A handler of
 signals in Python runs between two steps of Python alone, so not while compiled code computes, which

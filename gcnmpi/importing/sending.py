@@ -1,4 +1,4 @@
-"""What the ranks of an import send each other and write together, so many bytes at a time."""
+"""Messages between the ranks of an import, and files that they write together."""
 
 from __future__ import annotations
 

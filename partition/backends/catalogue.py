@@ -147,7 +147,7 @@ def describe(
 def all_options(graph: Graph, model: str, chosen: str, backend: Tool, given: Settings) -> Settings:
     """All options of a model and of the tool ``chosen``: those given, checked, and defaults.
 
-    Those that depend on the size of the graph are decided, so that they are recorded.
+    Options that depend on the size of the graph are decided here, so that they are recorded.
     """
     table = {**MODELS[model].options, **backend.options}
     options = check_options(chosen, table, given)

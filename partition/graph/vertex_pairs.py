@@ -944,7 +944,7 @@ class _Ranking:
         return rows
 
     def _of(self, source: int, rank: _Scored, among: range) -> np.ndarray:
-        """Those with the least sums of ranks among some vertices, and others in a hashed order."""
+        """The vertices with the least sums of ranks among some, and others in a hashed order."""
         none = np.union1d(_row(self.partners, source)[0], [source])
         none = none[_within(none, among)]
         if (others := len(among) - len(none)) < self.count:

@@ -402,7 +402,7 @@ class _Attached:
     _in_manifest: ClassVar = ("attached", "seed")
 
     def given(self) -> dict[str, _Data]:
-        """What there is of features, labels, targets and masks, by their names in a graph."""
+        """Features, labels, targets and masks that are given, by their names in a graph."""
         named = {"features": self.features, "labels": self.labels, **self.masks}
         return {name: value for name, value in named.items() if value is not None}
 
@@ -488,7 +488,7 @@ class VertexFiles(_Attached):
         return self.features if in_features else self.labels
 
     def given(self) -> dict[str, _Data]:
-        """What there is of features, labels, targets and masks, by their names in a graph."""
+        """Features, labels, targets and masks that are given, by their names in a graph."""
         named = {"features": self.features, "labels": self.of_labels, "targets": self.targets}
         named |= self.masks
         return {name: value for name, value in named.items() if value is not None}
@@ -841,7 +841,7 @@ class ArcFiles(_Attached):
     _in_manifest = ("arc_data_attached", "arc_data_seed")
 
     def in_files(self) -> dict[str, str]:
-        """What the files and arrays are called in messages."""
+        """Names of the files and arrays in messages."""
         paths = self.paths()
         return {
             name: str(paths.get(name, f"arc_{name}_mask" if name in MASKS else f"arc_{name}"))

@@ -59,7 +59,7 @@ def read(path: Path, layout: Layout) -> Source:
 
 
 def _fault(entries: _Entries, message: str) -> str:
-    """What the tokenizer found wrong, and in which line."""
+    """The fault that the tokenizer found, and its line."""
     missing = re.search(r"Expected another (\d+)", message)
     line = re.match(r"Line (\d+): (.*?)\.?$", message)
     if missing:

@@ -272,7 +272,7 @@ class _Seen:
 
 
 def _sizes(head: list[int], seen: _Seen) -> dict[str, tuple[bool, bool]]:
-    """What the first line may announce: whether lines may go on so, and whether they end so."""
+    """Formats that a first line may be of: whether lines may go on so, and whether they end so."""
     found, count, width = dict[str, tuple[bool, bool]](), len(head), _metis_width(head)
     if width is not None and head[0] >= 1:
         n, values = head[0], head[0] * width[0] + 2 * head[1] * width[1]

@@ -84,7 +84,7 @@ def source_of(
 
 
 def learned(values: np.ndarray, where: str, *, whole: bool = False) -> dict[str, Any]:
-    """What vertices are to be learned by: ``labels`` with ``class_names``, or ``targets``.
+    """Labels with ``class_names``, or ``targets``, out of an array of either.
 
     ``whole``: fractions that are whole numbers are classes, too.
     """
