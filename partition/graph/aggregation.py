@@ -1,5 +1,7 @@
 """The matrix M of a graph, serially, and its steps, which a distributed M shares; its columns."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np

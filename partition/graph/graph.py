@@ -5,6 +5,8 @@ are the targets of the arcs that leave vertex s, increasing; without repetition,
 parallel.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce

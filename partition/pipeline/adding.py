@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from partition.backends import HUGE, TOOLS, Tool
 from partition.backends.catalogue import MODELS, all_options, describe, settled, unknown_model
@@ -39,8 +38,8 @@ from partition.graph.graph import DIRECTIONS, REVERSED, Graph, row_sizes
 from partition.graph.hashing import key
 from partition.graph.metrics import AT_ONCE, Metrics, NodeTraffic, exchange_matrix
 from partition.graph.sampling import pointers
+from partition.graph.sparse import sp
 from partition.graph.store import Manifest, Partition, StoredGraph
-from partition.importing.readers.metis_files import read_parts
 from partition.models import descriptions
 from partition.models.descriptions import Description, GraphModel, HypergraphModel, RowModel
 from partition.pipeline import balance
@@ -282,6 +281,8 @@ def import_parts(
     stored = store.open_graph(path)
     direction = stored.direction(direction)
     with new_partition(stored.path, (name,), "gcn-partition import-parts", overwrite):
+        from partition.importing.readers.metis_files import read_parts  # PyArrow takes 0.05 s
+
         parts = read_parts(file, stored.manifest.n, k, first)
         if k is None:
             k = int(parts.max(initial=0)) + 1

@@ -21,11 +21,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from partition.deadline import Deadline
 from partition.graph.aggregation import columns
 from partition.graph.graph import Graph
+from partition.graph.sparse import sp
 from partition.models.descriptions import medium_grain_model
 from partition.refinement import core
 from partition.refinement.objective import OBJECTIVES

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from partition.deadline import Deadline
 from partition.graph.graph import first_of_equals
+from partition.graph.sparse import sp
 from partition.models.descriptions import HypergraphModel, of_nets
 from partition.refinement import core
 from partition.refinement.objective import OBJECTIVES, TABLE_SHARE, Objective, cells, sweeps_for

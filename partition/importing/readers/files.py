@@ -19,11 +19,11 @@ from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
-import scipy.sparse as sp
 from numpy.typing import DTypeLike
 
 from partition import records, resident
 from partition.errors import DataWarning, UserError, require, shortened
+from partition.graph.sparse import sp
 
 _LARGEST_WHOLE = 1 << 24  # up to which float32 has every whole number
 _DAMAGED = (

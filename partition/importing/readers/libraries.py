@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from partition.errors import UserError, require, shortened, unknown_name
+from partition.graph.sparse import sp
 from partition.importing.readers import arc_columns, classes, files, npz
 from partition.importing.readers.names import arc_roles
 from partition.importing.readers.numbering import check_ids, number_vertices

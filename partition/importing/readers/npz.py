@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from partition.errors import UserError, require
 from partition.graph.graph import MASKS
+from partition.graph.sparse import sp
 from partition.importing.readers import classes, files, vertex_tables
 from partition.importing.readers.arc_columns import ends_of, is_binary, pick
 from partition.importing.readers.source import Layout, Source

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from partition.errors import UserError, require
+from partition.graph.sparse import sp
 from partition.importing.readers.files import check_file, quoted
 from partition.importing.readers.npz import FIELDS, source_of, with_dense
 from partition.importing.readers.source import Layout, Source, TypedSource
