@@ -40,11 +40,14 @@ def _partition(
         low = np.repeat(np.arange(n), np.diff(model.indptr))
         once = low < model.indices
         ends = np.stack((low[once], model.indices[once]), axis=1)
-        nets, costs = _Nets(range(0, ends.size + 1, 2), ends.ravel()), np.ones(len(ends), np.int64)
+        nets, costs = (
+            _LazyNets(range(0, ends.size + 1, 2), ends.ravel()),
+            np.ones(len(ends), np.int64),
+        )
         preset = "deterministic" if preset == "fast" else preset
     else:
         model = without_large_nets(model, max_net) if max_net else model
-        nets, costs = _Nets(model.indptr, model.pins), model.net_costs()
+        nets, costs = _LazyNets(model.indptr, model.pins), model.net_costs()
     if len(nets) == 0:  # nothing that could be cut; it would fail
         return np.arange(n, dtype=np.int32) % k
     if max(model.indptr[-1], model.weights.sum(), costs.sum()) >= 2**31:
@@ -75,7 +78,7 @@ def _partition(
     return np.array(made.partition(context).get_partition(), dtype=np.int32)[number]
 
 
-class _Nets:
+class _LazyNets:
     """The nets, or edges, as a sequence whose items are made when asked for: no lists of all pins.
 
     ``number`` is that of each vertex for the tool, where it has another one.
