@@ -32,13 +32,11 @@ from partition.graph.manifest import ARC_FILES
 from partition.graph.metrics import measure
 from partition.graph.store import Partition, StoredGraph, open_graph
 from partition.pipeline.adding import (
-    Sizes,
     imbalance_fault,
     make_parts,
     new_partition,
     put_partition,
     refined,
-    refinement_bytes,
 )
 from partition.pipeline.balance import (
     ROW_WORK,
@@ -49,6 +47,7 @@ from partition.pipeline.balance import (
     name_of_numbers,
     recipe_of,
 )
+from partition.pipeline.memory import Sizes, refinement_bytes
 from partition.refinement.objective import Objective
 
 MODEL, TOOL = "job", "gcnmpi"

@@ -19,7 +19,8 @@ from partition.commands import Assignments, Result, command, like, parse_bytes
 from partition.errors import UserError, check_name
 from partition.graph import store
 from partition.pipeline import adding, balance, tool_files
-from partition.pipeline.adding import MODELS_KNOWN, choose_tool, deadline_with_refinement
+from partition.pipeline.adding import choose_tool, deadline_with_refinement
+from partition.pipeline.memory import MODELS_KNOWN
 from partition.pipeline.portfolio import AIMS, LONGEST, SHORTEST, Network, add_best, usual_limit
 from partition.records import make_room_for
 from partition.refinement.objective import OBJECTIVES, WEIGHTS, Objective

@@ -344,8 +344,8 @@ def build_typed(
         As :func:`partition.importing.readers.typed_tables.checked` has let it pass.
     reverse : bool
         Add the reverse of each relation, called ``rev_NAME``, unless it is there: by that name, or
-        as a relation that has nearly the same arcs the other way (:mod:`partition.graph.twins`). A
-        relation that is its own reverse gets none.
+        as a relation that has nearly the same arcs the other way
+        (:mod:`partition.graph.vertex_pairs`). A relation that is its own reverse gets none.
     duplicates, self_loops : str
         As of :func:`build_graph`, within each relation.
     missing_labels : sequence of str

@@ -80,7 +80,8 @@ def import_pairs(
         Leave pairs that are also in "val" or "test" out of those to train on, and those of "test"
         out of "val".
     twins : mapping of Twin to share, optional
-        Relations with the edges of others, as :func:`partition.graph.twins.twins_of` found them.
+        Relations with the edges of others, as :func:`partition.graph.vertex_pairs.twins_of` found
+        them.
         One that was recognised does not count where files have its edges to train on.
 
     Raises

@@ -487,7 +487,7 @@ def choose(state, v, desk, lost, energy, relieving, random):
 def _sweep(state, vertices, temperature, energy, relieving, random, imbalance, every, most):
     """Offer each vertex of a list, in random order, its best other part.
 
-    As :func:`partition.refinement.core._sweep`; with a negative temperature, only moves that gain
+    As :func:`partition.refinement.core.sweep`; with a negative temperature, only moves that gain
     more than its amount are made. All is counted anew when ``every`` entries have
     been looked at since the last time, and at the end. It ends early when ``most`` have been in
     all, or ``state.stop`` is set.

@@ -32,8 +32,8 @@ from partition.models.descriptions import (
     row_model,
     without_large_nets,
 )
-from partition.pipeline import adding
-from partition.pipeline.adding import within
+from partition.pipeline import memory
+from partition.pipeline.memory import within
 from partition.refinement.objective import OBJECTIVES, Objective
 
 directions = st.sampled_from(["in", "out"])
@@ -273,7 +273,7 @@ def test_what_fits_is_chosen():
     assert fixed.peak < free.peak
     assert within(graph, "gp", 8, fixed.peak, tool="metis").options["max_net"] == 100
     less = within(graph, "gp", 8, free.peak - 1, tool="metis")
-    assert less.options["max_net"] in adding.NETS
+    assert less.options["max_net"] in memory.NETS
     assert less.peak < free.peak
     caught = refuses(r"too little: --model gp takes 0.\d\d GB", within, graph, "gp", 8, 1e8)
     assert "give --memory 0." in str(caught)

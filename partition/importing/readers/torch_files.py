@@ -1,6 +1,6 @@
 """Graphs that PyTorch Geometric and DGL wrote, and tensors of these, read without running them.
 
-A file of ``torch.save`` is a pickle, which is a program: :mod:`partition.tensor_files.torch_zip`
+A file of ``torch.save`` is a pickle, which is a program: :mod:`partition.tensor_files`
 reads it as data, and the classes of PyTorch Geometric stand for their attributes.
 
 A file of ``dgl.save_graphs``, version 2 of the format (DGL 0.9 to 2.x), is a stream of numbers in
