@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from gcnmpi.mpi.comm import agreed, from_root, maxima, told_to
@@ -25,17 +26,18 @@ from gcnmpi.run.links.evaluation import LinkEvaluation
 from gcnmpi.run.links.step import LinkStep
 from gcnmpi.run.minibatch import BatchStep
 from gcnmpi.run.problem import Problem
-from gcnmpi.run.ranks_record import PhaseSamples, ranks_record
-from gcnmpi.run.record import Epoch
+from gcnmpi.run.record import End, Epoch, Stop
 from gcnmpi.run.run_record import (
     Evaluates,
+    PhaseSamples,
     check_there,
     end_record,
     evaluates,
     open_record,
+    print_origin,
+    ranks_record,
     recording,
     start_record,
-    tell,
 )
 from gcnmpi.run.samples.evaluation import SampleEvaluation
 from gcnmpi.run.samples.step import SampleStep
@@ -51,7 +53,7 @@ class Result:
     epochs: list[Epoch]  # all of them, also those before it was resumed
     model: Model  # with its last weights
     best: Best
-    end: dict[str, Any]  # the last record
+    end: End  # the last record; nothing is known of a run that was stopped
     # Whether the run was asked to stop before its last epoch, and can be resumed
     stopped: bool = False
     # The checkpoint of the end, which it writes if there is none; None without a folder
@@ -95,7 +97,7 @@ def train(
     found, warnings = (None, []) if out is None else checkpoint.find(problem, out, resume)
     start = start_record(problem, warnings)
     if comm.rank == 0:
-        tell(found, warnings)
+        print_origin(found, warnings)
     with told_to(comm, problem.runtime.comm):
         step, evaluation = _made(problem)
     model = step.model
@@ -108,7 +110,7 @@ def train(
     if out is not None:
         file = from_root(comm, lambda: open_record(out, start, found, over))
 
-        start["of_ranks"] = ranks_record(problem, step)
+        start = msgspec.structs.replace(start, of_ranks=ranks_record(problem, step))
 
     def state() -> tuple[dict[str, Any], dict[str, Any]]:
         arrays = {"weights": model.parameters.flat, **step.optimizer.state()}
@@ -118,7 +120,7 @@ def train(
             **step.progress,
             "steps": step.optimizer.steps,
             "best": {"epoch": best.epoch, "value": best.value},
-            "versions": start["versions"],
+            "versions": start.versions,
         }
         return arrays, facts
 
@@ -141,13 +143,19 @@ def train(
         minutes = (time.monotonic() - since) / 60
         return out is not None and (stop() > 0 or 0 < config.checkpoint_minutes <= minutes)
 
+    def stopped(signal: int, kept: Path) -> Result:
+        end = Stop(epoch=len(epochs), signal=signal, checkpoint=kept.name,
+                   phase_samples=samples.taken)  # fmt: skip
+        write(end)
+        return Result(epochs, model, best, End(finished=False), stopped=True)
+
     # A loss that overflows is an error below, said once and not by every rank's NumPy.
     quiet = np.errstate(over="ignore", invalid="ignore")
     # Trained features are with all ranks: one alone cannot write them.
     whole = comm.rank == 0 and not problem.config.model.train_features
     last = LastState(out if whole else None)
     with quiet, recording(comm, file, logs, before) as write, last.listening():
-        write("start" if found is None else "resume", **start)
+        write(start if found is None else start.resumed(before, found.path))
         with agreed(comm):
             write.check()
         samples = PhaseSamples(problem.runtime, before)
@@ -165,9 +173,7 @@ def train(
             if value is None:  # a signal, or a checkpoint that is due, between two batches
                 spent, kept, since = seconds, save(), time.monotonic()
                 if signal:
-                    end = {"epoch": len(epochs), "signal": int(signal), "checkpoint": kept.name}
-                    write("stop", **end, samples=samples.taken)
-                    return Result(epochs, model, best, end, stopped=True)
+                    return stopped(int(signal), kept)
                 continue
             spent = 0.0
             if not np.isfinite(value):
@@ -185,20 +191,18 @@ def train(
             over = _observed(config, rate, best, epoch)
             if file is not None and (over or signal or samples.due(number)):
                 samples.take(number)
-            write("epoch", **epoch.record(), time=round(time.time(), 3))
+            write(msgspec.structs.replace(epoch, time=round(time.time(), 3)))
             over = bool(on_epoch(epoch)) or over
             # A run that has written checkpoints leaves one of its end: it may be given more epochs.
             due = signal or (over and kept) or _checkpoints(config, number, minutes)
             if out is not None and due:
                 kept, since = save(), time.monotonic()
                 if signal and not over:
-                    end = {"epoch": number, "signal": int(signal), "checkpoint": kept.name}
-                    write("stop", **end, samples=samples.taken)
-                    return Result(epochs, model, best, end, stopped=True)
+                    return stopped(int(signal), kept)
             elif out is not None and seconds > SLOW and not problem.config.model.train_features:
                 keep()
-        end = end_record(problem, step, evaluation, epochs, before, best)
-        write("end", **end, samples=samples.taken)
+        end = end_record(problem, step, evaluation, epochs, before, best, samples.taken)
+        write(end)
         with contextlib.suppress(UserError):  # it is complete, wherever it is
             write.restore()
     return Result(epochs, model, best, end, keep=lambda: kept or (save() if out else None))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from gcnmpi.mpi.comm import agreed, check_same, from_root, maxima
@@ -27,16 +28,16 @@ from gcnmpi.run.best import Best
 from gcnmpi.run.checkpoint import Checkpoint, plain
 from gcnmpi.run.logs import parse_logs
 from gcnmpi.run.opening import Opened
-from gcnmpi.run.ranks_record import PhaseSamples
-from gcnmpi.run.record import Epoch, is_metric, read_run
+from gcnmpi.run.record import METRIC, Epoch, RanksRecord, Start, Stop, read_run
 from gcnmpi.run.run_record import (
+    PhaseSamples,
     Recorder,
     check_there,
     counted_record,
     open_record,
     opened_record,
+    print_origin,
     recording,
-    tell,
 )
 from gcnmpi.run.training import Guard, Stopped, guarded
 from gcnmpi.schemes.p2p import Laid
@@ -201,7 +202,7 @@ class Run:
             self._best = self._best.now(entry)
             if comm.rank == 0:  # which writes them
                 self._best_weights = self._kept.weights()
-        self._write("epoch", **entry.record(), time=round(time.time(), 3))
+        self._write(msgspec.structs.replace(entry, time=round(time.time(), 3)))
         self._shown.epoch(entry)
 
     @property
@@ -238,13 +239,13 @@ class Run:
         self._count = count
         start = self._start()
         if comm.rank == 0:
-            tell(found, self._warnings)
+            print_origin(found, self._warnings)
         complete = from_root(comm, lambda: self._is_complete(count))
         self._over = complete or self.epoch == count
         file = from_root(comm, lambda: open_record(self.folder, start, found, self._over))
         logs = parse_logs(asked.log)
         self._write = self._stack.enter_context(recording(comm, file, logs, self._before))
-        self._write("start" if found is None else "resume", **start)
+        self._write(start if found is None else start.resumed(self._before, found.path))
         with agreed(comm):
             self._write.check()
         if complete and comm.rank == 0:
@@ -265,7 +266,7 @@ class Run:
         if self._generators is not None:
             set_generators(self._generators)
 
-    def _start(self) -> dict[str, object]:
+    def _start(self) -> Start:
         """The first record of a launch: what runs, on what, with what."""
         runtime, config = self._opened.runtime, self._opened.config
         table = {**self._kept.table, "train": {"epochs": self._count, **self._kept.table["train"]}}
@@ -280,7 +281,8 @@ class Run:
         start = opened_record(self._opened, how, self._warnings, packages)
         held = runtime.everyone.allgather((self._laid.plan.nown, self._laid.forward.nnz))
         rows, entries = zip(*held, strict=True)
-        return start | {"of_ranks": {"rows": list(rows), "entries": list(entries)}}
+        ranks = RanksRecord(rows=list(rows), entries=list(entries))
+        return msgspec.structs.replace(start, of_ranks=ranks)
 
     def _is_complete(self, count: int) -> bool:
         """Whether the run in the folder had ended, with as many epochs or early."""
@@ -291,9 +293,8 @@ class Run:
             before = read_run(self.folder)
         except UserError:
             return False
-        wanted = before.start.get("config", {}).get("train", {}).get("epochs")
-        end = before.end or {}
-        return bool(end) and len(before.epochs) == self.epoch and wanted == count
+        same = len(before.epochs) == self.epoch and before.start.wanted_epochs == count
+        return before.end is not None and same
 
     def _enter(self, number: int) -> None:
         """Begin an epoch: count and time what follows as its own."""
@@ -337,8 +338,9 @@ class Run:
             return
         path = self._save()
         if self._signal and not last:
-            end = {"epoch": number, "signal": self._signal, "checkpoint": path.name}
-            self._write("stop", **end, samples=self._samples.taken)
+            taken = self._samples.taken
+            self._write(Stop(epoch=number, signal=self._signal, checkpoint=path.name,
+                             phase_samples=taken))  # fmt: skip
             if comm.rank == 0:
                 line = f"stopped as asked after epoch {number}; the same command goes on"
                 print(line, file=sys.stderr)
@@ -375,7 +377,7 @@ class Run:
         predicted = self._moves.predicted("train")
         counted = self._opened.runtime, self._count, self._epochs, self._before, self._best
         end = counted_record(*counted, predicted, {})
-        write("end", **end, samples=self._samples.taken)
+        write(msgspec.structs.replace(end, phase_samples=self._samples.taken))
         with contextlib.suppress(UserError):  # it is complete, wherever it is
             write.restore()
 
@@ -420,7 +422,7 @@ def _values(
     """Loss and metrics as the record has them."""
     found: dict[str, float | None] = {}
     for name, value in metrics.items():
-        if not is_metric(name):
+        if not METRIC.fullmatch(name):
             raise UserError(
                 f"run.log: {name!r} is no name of a metric",
                 "names are of a mask and a metric, such as val_accuracy, val_loss, train_mae",
