@@ -13,7 +13,7 @@ from gcnmpi.layout.loading import Readable, original_rows
 from gcnmpi.layout.writing import write_rows
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.options.outputs import check_suffix
-from gcnmpi.run.writing import Rows, on_root
+from gcnmpi.run.results import Rows, on_root
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.torch.eager import eager
 from gcnmpi.torch.memory import on_host
