@@ -88,7 +88,6 @@ ELSEWHERE = {
     "volumes": "gcnmpi.cli.schemes:volumes",
     "calibrate": "gcnmpi.cli.schemes:calibrate",
     "bench-schemes": "gcnmpi.cli.schemes:bench_schemes",
-    "bench": "gcnmpi.cli.bench:bench",
     "repeat": "gcnmpi.cli.repeated:repeat",
     "sweep": "gcnmpi.cli.repeated:sweep",
     "info": "gcnmpi.cli.info:info",
