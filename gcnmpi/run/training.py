@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +70,7 @@ class Trained:
 
     folder: Path
     epochs: list[Epoch]  # empty where the run had finished before
-    end: dict[str, Any]  # the last record
+    end: Mapping[str, Any]  # the last record
     stopped: bool  # whether a signal ended it before its last epoch: it can be resumed
     # The record of a run that had finished before, with all that is asked for: nothing was done
     before: RunRecord | None = None

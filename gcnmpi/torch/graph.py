@@ -29,7 +29,7 @@ from gcnmpi.torch.objects import OfFolder
 from gcnmpi.torch.pairs import OfPairs
 from gcnmpi.torch.ranks import OfThisProcess, Ranks
 from gcnmpi.torch.replicas import GradientSum, broadcast
-from gcnmpi.torch.runs import Runs
+from gcnmpi.torch.run import Runs
 from gcnmpi.torch.samples import OfSamples
 from gcnmpi.torch.scoring import check_names, scored_in
 from gcnmpi.torch.typed import OfTypes
