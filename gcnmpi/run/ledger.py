@@ -158,9 +158,8 @@ class Ledger:
         ``part``, an epoch was interrupted for it between two batches.
         """
         rules, number = self._rules, len(self.epochs)
-        due = (
-            rules.epochs > 0 and number % rules.epochs == 0
-        ) or 0 < rules.minutes <= self._minutes
+        by_number = rules.epochs > 0 and number % rules.epochs == 0
+        due = by_number or 0 < rules.minutes <= self._minutes
         at_end = last and (rules.at_end or self.kept is not None)
         if self.folder is None or not (part or due or at_end or self.signal):
             return None
