@@ -32,13 +32,11 @@ from gcnmpi.run.opening import Opened
 from gcnmpi.run.record import Epoch, is_metric, read_run
 from gcnmpi.run.run_record import counted_record, opened_record, tell
 from gcnmpi.run.training import Guard, Stopped, guarded
-from gcnmpi.schemes.p2p import Laid
 from gcnmpi.torch.agreement import Agreement
 from gcnmpi.torch.alone import warned
-from gcnmpi.torch.eager import eager
+from gcnmpi.torch.functions import eager
 from gcnmpi.torch.kept import CheckpointObjects, HasState, set_generators, write_weights
-from gcnmpi.torch.moves import Moves
-from gcnmpi.torch.ranks import Ranks
+from gcnmpi.torch.state import GraphState
 from partition.errors import UserError
 from partition.records import to_json
 
@@ -64,13 +62,9 @@ class RunRequest:
     progress: bool
 
 
-class Runs:
-    """A graph with ``run``: it has what was opened, its rows of M, and what moves rows."""
+class Runs(GraphState):
+    """A graph with ``run``."""
 
-    _opened: Opened
-    _laid: Laid
-    _moves: Moves
-    _ranks: Ranks
     _agreement: Agreement
 
     @eager
