@@ -276,7 +276,6 @@ def end_record(
     epochs: Sequence[Epoch],
     before: int,
     best: Best,
-    phase_samples: list[PhaseSample],
 ) -> End:
     """The last record, of which bytes and phases are those of the epochs after ``before``."""
     runtime, config = problem.runtime, problem.config.train
@@ -296,7 +295,6 @@ def end_record(
         leads=evaluation.leads if isinstance(evaluation, SampleEvaluation) else None,
         orders=list(step.model.program.orders),
         rounding=msgspec.convert(errors, list[ExchangeError]),
-        phase_samples=phase_samples,
     )
 
 

@@ -20,6 +20,7 @@ from gcnmpi.options.own_code import is_own, load_network
 from gcnmpi.options.source import source_of
 from gcnmpi.run import trainer
 from gcnmpi.run.claims import Claims
+from gcnmpi.run.opening import open_folder
 from gcnmpi.run.preflight import check_training
 from gcnmpi.run.problem import Problem, open_problem
 from gcnmpi.run.record import End, Epoch, RunRecord
@@ -101,11 +102,12 @@ def train_run(
     looked = asked
     if asked.keeps and asked.out is not None:
         looked = dataclasses.replace(asked, weights=asked.out / LAST_WEIGHTS)
-    before = check_training(comm, looked)
+    stored = open_folder(comm, asked.graph, asked.config)
+    before = check_training(comm, looked, stored)
     if before is not None:
         assert asked.out is not None, "only a run that has a folder can be complete"
         return Trained(asked.out, [], before.end or End(), False, before)
-    problem = open_problem(comm, asked.graph, asked.partition, asked.config)
+    problem = open_problem(comm, stored, asked.partition, asked.config)
     name = run_name(asked.graph, asked.partition)
     folder = asked.out or guard.claims.new_folder(Path("runs"), name)
     if is_own(asked.config.model.name):
