@@ -30,7 +30,7 @@ from gcnmpi.options.outputs import (
     features_path,
 )
 from gcnmpi.options.task import LINKS
-from gcnmpi.report.outcome import undescribed
+from gcnmpi.report.progress import undescribed
 from gcnmpi.run import inference
 from gcnmpi.run.claims import Claims
 from gcnmpi.run.links.asked import score_pairs, top_partners

@@ -57,7 +57,7 @@ def import_(
 
     def job(comm: Comm) -> int:
         from gcnmpi.importing.running import import_together
-        from gcnmpi.report.outcome import print_imported
+        from gcnmpi.report.progress import print_imported
         from partition.importing.assemble import asked_for
 
         asked = asked_for(source, out, overwrite=force, memory=limit, **fields)

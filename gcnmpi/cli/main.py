@@ -178,8 +178,7 @@ def train(
     check = common.same_words(config)
 
     def job(comm: Comm) -> int:
-        from gcnmpi.report.outcome import print_trained
-        from gcnmpi.report.progress import Progress, print_warnings
+        from gcnmpi.report.progress import Progress, print_trained, print_warnings
         from gcnmpi.run.training import guarded, train_run
 
         began = time.monotonic()
@@ -276,7 +275,7 @@ def infer(
     )  # fmt: skip
 
     def job(comm: Comm, claims: Claims) -> Callable[[], None]:
-        from gcnmpi.report.outcome import print_inference
+        from gcnmpi.report.progress import print_inference
         from gcnmpi.run.inference import infer as run
         from gcnmpi.run.samples.inference import infer_samples
 

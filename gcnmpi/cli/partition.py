@@ -74,7 +74,7 @@ def partition(
 
     def job(comm: Comm, claims: Claims) -> Callable[[], None]:
         from gcnmpi.partitioning.running import make_partition
-        from gcnmpi.report.outcome import print_partitioned
+        from gcnmpi.report.progress import print_partitioned
 
         limit, tell = config.loading.max_bytes, common.telling(comm, quiet)
         done = make_partition(comm, claims, graph, k, name, demands, work, limit, tell, force)

@@ -83,7 +83,7 @@ def propagate(
 
     def job(comm: Comm, claims: Claims) -> Callable[[], None]:
         from gcnmpi.propagation.running import propagate as run
-        from gcnmpi.report.outcome import print_propagated
+        from gcnmpi.report.progress import print_propagated
 
         if asked.checkpoints is not None:
             claims.folder(asked.checkpoints[0])

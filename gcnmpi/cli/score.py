@@ -114,7 +114,7 @@ def score(
     asked = Scoring(inferring, pairs, of, top or 0, some, with_arcs, columns, relation)
 
     def job(comm: Comm, claims: Claims) -> Callable[[], None]:
-        from gcnmpi.report.outcome import print_inference
+        from gcnmpi.report.progress import print_inference
         from gcnmpi.run.links.asked import score_pairs, top_partners
 
         if top is None:
@@ -150,7 +150,7 @@ def evaluate(
     asked = Inferring(given.graph, given.partition, config, weights, given=keys, force=force)
 
     def job(comm: Comm, claims: Claims) -> Callable[[], None]:
-        from gcnmpi.report.outcome import print_metrics
+        from gcnmpi.report.progress import print_metrics
         from gcnmpi.run.scoring import evaluate_weights
 
         found, told = evaluate_weights(comm, asked)
