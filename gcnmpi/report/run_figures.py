@@ -99,7 +99,7 @@ def curves(runs: Sequence[RunFacts], prefix: str = "") -> list[Figure]:
     for metric in metrics:
         title = heading_of(metric) if len(runs) == 1 else f"Validation {label_of(metric)}"
         what = (
-            f"{title}, after each epoch" if len(runs) == 1 else f"{title} {whose}, after each epoch"
+            f"{title} after each epoch" if len(runs) == 1 else f"{title} {whose}, after each epoch"
         )
         lines = _of_metric(entries, metric, ("val", "test", "train"), _over_epochs)
         slug = "".join(c if c.isalnum() and c.isascii() else "-" for c in metric)
@@ -298,98 +298,102 @@ def _columns(points: Binned) -> list[str]:
 
 
 CELLS = 64  # rows and columns of the bytes between ranks
+# Of one number a rank: title, what it is in a sentence and at the axis, units, colour.
+_OF_RANKS = {
+    "sent": ("Bytes sent by each rank", "What each rank sends in the exchanges of an epoch of "
+             "training, counted where it is handed to MPI", "sent per epoch", BYTES, 0),
+    "received": ("Bytes received by each rank", "What each rank receives in the exchanges of an "
+                 "epoch of training, counted where it is handed to MPI", "received per epoch",
+                 BYTES, 2),
+    "entries": ("Entries of M of each rank", "Entries multiplied", "entries multiplied", (), 0),
+    "rows": ("Vertices of each rank", "Vertices owned", "vertices owned", (), 2),
+}  # fmt: skip
 
 
-def time_figures(run: RunFacts, prefix: str) -> list[Figure]:
-    """Phases of every rank, and how waiting changes over the epochs."""
-    figures: list[Figure] = []
-    if run.phases:
-        spent = {name: run.phases[name] for name in EPOCH_PHASES if name in run.phases}
-        spent = {name: values for name, values in spent.items() if values.any()}
-        stack = np.array(list(spent.values())).reshape(len(spent), run.ranks)
-        size, unit = unit_of(float(stack.sum(axis=0).max(initial=0)), SECONDS)
-        figures.append(_rank_bars(
-            run, prefix + "phases", "Phases of each rank",
-            f"Mean time of an epoch on each rank, {_who_waits(run)}",
-            f"time per epoch ({unit})",
-            {PHASE_NAMES[name]: values / size for name, values in spent.items()},
-            [PHASE_COLOURS[name] for name in spent],
-        ))  # fmt: skip
-    if len(run.samples) > 1 and run.ranks > 1:
-        figures += [_waiting(run, prefix), _work_over_time(run, prefix)]
-    return figures
+def figures_of_run(run: RunFacts, prefix: str = "") -> dict[str, list[Figure]]:
+    """Where the time of a run goes, who sends what to whom, the balance of work, memory."""
+    return {
+        "time": _phases(run, prefix) + _over_time(run, prefix),
+        "bytes": [*_bytes(run, prefix), *_of_ranks(run, prefix, "sent"),
+                  *_of_ranks(run, prefix, "received")],
+        "balance": [*_of_ranks(run, prefix, "entries"), *_of_ranks(run, prefix, "rows"),
+                    *_entries_and_time(run, prefix)],
+        "memory": _memory(run, prefix),
+    }  # fmt: skip
 
 
-def traffic_figures(run: RunFacts, prefix: str) -> list[Figure]:
+def _phases(run: RunFacts, prefix: str) -> list[Figure]:
+    """The phases of every rank."""
+    if not run.phases:
+        return []
+    spent = {name: run.phases[name] for name in EPOCH_PHASES if name in run.phases}
+    spent = {name: values for name, values in spent.items() if values.any()}
+    stack = np.array(list(spent.values())).reshape(len(spent), run.ranks)
+    size, unit = unit_of(float(stack.sum(axis=0).max(initial=0)), SECONDS)
+    return [_rank_bars(
+        run, prefix + "phases", "Phases of each rank",
+        f"Mean time of an epoch on each rank, {_who_waits(run)}", f"time per epoch ({unit})",
+        {PHASE_NAMES[name]: values / size for name, values in spent.items()},
+        [PHASE_COLOURS[name] for name in spent],
+    )]  # fmt: skip
+
+
+def _bytes(run: RunFacts, prefix: str) -> list[Figure]:
     """Who sends how much to whom."""
-    figures: list[Figure] = []
-    if run.pairs is not None and run.pairs.any():
-        groups = groups_of(run.ranks, CELLS)
-        starts = [group.start for group in groups]
-        grouped = np.add.reduceat(np.add.reduceat(run.pairs, starts, 0), starts, 1)
-        size, unit = unit_of(float(grouped.max()), BYTES)
-        shown = np.where(grouped > 0, grouped / size, np.nan)
-        together = (
-            "" if len(groups[0]) == 1 else f" A cell is {len(groups[0])} × {len(groups[0])} ranks."
-        )
-        peers = (run.pairs > 0).sum(axis=1)
-        place = np.unravel_index(int(run.pairs.argmax()), run.pairs.shape)
-        figures.append(HeatMap(
-            prefix + "bytes", "Bytes between ranks",
-            "What each rank (row) sends to each other (column) in an epoch of training: at most "
-            f"{with_unit(float(run.pairs.max()), BYTES)}, from rank {place[0]} to rank {place[1]}. "
-            f"On average, a rank sends to {number(float(peers.mean()), 3)} others.{together} Empty "
-            "cells: nothing is sent.",
-            "to rank", "from rank", shown,
-            [f"from {named('rank', group)}" for group in groups],
-            [f"to {named('rank', group)}" for group in groups],
-            [str(group.start) for group in groups], [str(group.start) for group in groups],
-            colour_label=f"bytes per epoch ({unit})",
-        ))  # fmt: skip
-    for key, title, values in (("sent", "sent", run.sent), ("received", "received", run.received)):
-        if values is not None and values.any():
-            size, unit = unit_of(float(values.max()), BYTES)
-            about = (
-                f"What each rank {'sends' if key == 'sent' else 'receives'} in the exchanges of an "
-                f"epoch of training, counted where it is handed to MPI: {_spread(values, BYTES)}."
-            )
-            figures.append(_rank_bars(
-                run, prefix + key, f"Bytes {title} by each rank", about,
-                f"{title} per epoch ({unit})", {title: values / size}, [0 if key == "sent" else 2],
-                mean=True,
-            ))  # fmt: skip
-    return figures
+    if run.pairs is None or not run.pairs.any():
+        return []
+    groups = groups_of(run.ranks, CELLS)
+    starts = [group.start for group in groups]
+    grouped = np.add.reduceat(np.add.reduceat(run.pairs, starts, 0), starts, 1)
+    size, unit = unit_of(float(grouped.max()), BYTES)
+    cell = f" A cell is {len(groups[0])} × {len(groups[0])} ranks." if len(groups[0]) > 1 else ""
+    peers = (run.pairs > 0).sum(axis=1)
+    place = np.unravel_index(int(run.pairs.argmax()), run.pairs.shape)
+    ticks = [str(start) for start in starts]
+    return [HeatMap(
+        prefix + "bytes", "Bytes between ranks",
+        "What each rank (row) sends to each other (column) in an epoch of training: at most "
+        f"{with_unit(float(run.pairs.max()), BYTES)}, from rank {place[0]} to rank {place[1]}. "
+        f"On average, a rank sends to {number(float(peers.mean()), 3)} others.{cell} Empty "
+        "cells: nothing is sent.",
+        "to rank", "from rank", np.where(grouped > 0, grouped / size, np.nan),
+        [f"from {named('rank', group)}" for group in groups],
+        [f"to {named('rank', group)}" for group in groups], ticks, ticks,
+        colour_label=f"bytes per epoch ({unit})",
+    )]  # fmt: skip
 
 
-def work_figures(run: RunFacts, prefix: str) -> list[Figure]:
-    """How evenly rows, entries and time are spread."""
-    figures: list[Figure] = []
-    for key, title, values, colour in (
-        ("entries", "Entries of M", run.entries, 0), ("rows", "Vertices", run.rows, 2),
-    ):  # fmt: skip
-        if values is not None and values.any():
-            what = "entries multiplied" if key == "entries" else "vertices owned"
-            figures.append(_rank_bars(
-                run, prefix + key, f"{title} of each rank",
-                f"{what.capitalize()}: {_spread(values)}.",
-                what, {what: values}, [colour], mean=True,
-            ))  # fmt: skip
-    if run.phases and run.entries is not None and run.ranks > 1:
-        spent = total(run.phases, ["spmm"])
-        if spent.any():
-            size, unit = unit_of(float(spent.max()), SECONDS)
-            figures.append(Points(
-                prefix + "work", "Entries and time",
-                "One point per rank. Points on a line through the origin: time follows the number "
-                "of entries. A point far above it: a slower or busier core.",
-                "entries multiplied", f"sparse products per epoch ({unit})",
-                [Series("ranks", run.entries.tolist(), (spent / size).tolist(), colour=0)],
-                [[f"rank {rank}" for rank in range(run.ranks)]],
-            ))  # fmt: skip
-    return figures
+def _of_ranks(run: RunFacts, prefix: str, key: str) -> list[Figure]:
+    """A bar for each rank, of one of _OF_RANKS; none where it is not known."""
+    values = getattr(run, key)
+    if values is None or not values.any():
+        return []
+    title, about, label, units, colour = _OF_RANKS[key]
+    size, unit = unit_of(float(values.max()), units) if units else (1.0, "")
+    return [_rank_bars(
+        run, prefix + key, title, f"{about}: {_spread(values, units)}.",
+        f"{label} ({unit})" if unit else label,
+        {key if units else label: values / size}, [colour], mean=True,
+    )]  # fmt: skip
 
 
-def memory_figures(run: RunFacts, prefix: str) -> list[Figure]:
+def _entries_and_time(run: RunFacts, prefix: str) -> list[Figure]:
+    """Whether the ranks that multiply most take longest."""
+    spent = total(run.phases, ["spmm"])
+    if run.entries is None or run.ranks == 1 or not spent.any():
+        return []
+    size, unit = unit_of(float(spent.max()), SECONDS)
+    return [Points(
+        prefix + "work", "Entries and time",
+        "One point per rank. Points on a line through the origin: time follows the number "
+        "of entries. A point far above it: a slower or busier core.",
+        "entries multiplied", f"sparse products per epoch ({unit})",
+        [Series("ranks", run.entries.tolist(), (spent / size).tolist(), colour=0)],
+        [[f"rank {rank}" for rank in range(run.ranks)]],
+    )]  # fmt: skip
+
+
+def _memory(run: RunFacts, prefix: str) -> list[Figure]:
     """The peak of every rank, beside the forecast."""
     if run.peak is None or not run.peak.any():
         return []
@@ -398,10 +402,10 @@ def memory_figures(run: RunFacts, prefix: str) -> list[Figure]:
     mark = None
     if run.forecast is not None:
         mark = "forecast for the rank that needs most", run.forecast / size
-        ratio = float(run.peak.max()) / run.forecast
         about += (
             f" Forecast by gcnmpi plan for the rank that needs most: "
-            f"{with_unit(run.forecast, BYTES)}; the largest peak is {ratio:.0%} of that."
+            f"{with_unit(run.forecast, BYTES)}; the largest peak is "
+            f"{float(run.peak.max()) / run.forecast:.0%} of that."
         )
     return [_rank_bars(
         run, prefix + "memory", "Peak memory", about, f"memory ({unit})",
@@ -437,59 +441,42 @@ def _rank_bars(
     )  # fmt: skip
 
 
-def _waiting(run: RunFacts, prefix: str) -> HeatMap:
-    """How much of an epoch each rank waits, over the epochs."""
+def _over_time(run: RunFacts, prefix: str) -> list[Figure]:
+    """How much each rank waits, and how long ranks compute and wait, over the epochs."""
+    samples = run.samples
+    if len(samples) < 2 or run.ranks == 1:
+        return []
     groups = groups_of(run.ranks, CELLS)
     starts, sizes = [group.start for group in groups], [len(group) for group in groups]
-    shares = []
-    for sample in run.samples:
-        wait, work = sample.of(WAITING), sample.of(COMPUTING)
-        both = np.where(wait + work > 0, wait + work, 1)
-        shares.append(np.add.reduceat(100 * wait / both, starts) / sizes)
-    edges = [run.samples[0].after, *(sample.epoch for sample in run.samples)]
-    together = "" if len(groups[0]) == 1 else f" A row is the mean of {len(groups[0])} ranks."
-    return HeatMap(
+    work, wait = (np.array([s.of(names) for s in samples]) for names in (COMPUTING, WAITING))
+    shares = 100 * wait / np.where(wait + work > 0, wait + work, 1)
+    row = f" A row is the mean of {len(groups[0])} ranks." if len(groups[0]) > 1 else ""
+    spans = [_span(sample.after, sample.epoch) for sample in samples]
+    heat = HeatMap(
         prefix + "waiting", "Waiting over the epochs",
         "The share of an epoch that each rank (row) spends waiting for rows of other ranks or for "
         "the reduction. The rank that waits least is the one that the others wait for. A column is "
-        f"the epochs between two samples, which become rarer as a run goes on.{together}",
-        "epoch", "rank", np.array(shares).T,
-        [named("rank", group) for group in groups],
-        [_span(sample.after, sample.epoch) for sample in run.samples],
-        [str(start) for start in starts], [str(sample.epoch) for sample in run.samples],
-        edges, "waiting (% of an epoch)",
+        f"the epochs between two samples, which become rarer as a run goes on.{row}",
+        "epoch", "rank", np.add.reduceat(shares, starts, axis=1).T / np.array(sizes)[:, None],
+        [named("rank", group) for group in groups], spans,
+        [str(start) for start in starts], [str(sample.epoch) for sample in samples],
+        [samples[0].after, *(sample.epoch for sample in samples)], "waiting (% of an epoch)",
     )  # fmt: skip
-
-
-def _span_of(values: np.ndarray) -> tuple[list[float], list[float], list[float]]:
-    """Mean, least and most over the ranks, of (samples, P)."""
-    return values.mean(axis=1).tolist(), values.min(axis=1).tolist(), values.max(axis=1).tolist()
-
-
-def _work_over_time(run: RunFacts, prefix: str) -> Lines:
-    """How long ranks compute and wait, from the rank with the least to the one with the most."""
-    found = {
-        "computing and packing": np.array([sample.of(COMPUTING) for sample in run.samples]),
-        "waiting": np.array([sample.of(WAITING) for sample in run.samples]),
-    }
-    size, unit = unit_of(
-        max(float(values.mean(axis=1).max()) for values in found.values()), SECONDS
-    )
-    middle = [(sample.after + 1 + sample.epoch) / 2 for sample in run.samples]
-    series = [
-        Series(name, middle, *_span_of(values / size), colour=colour)
-        for (name, values), colour in zip(found.items(), (0, 5), strict=True)
-    ]
-    slowest = found["computing and packing"].argmax(axis=1)
+    size, unit = unit_of(max(float(values.mean(axis=1).max()) for values in (work, wait)), SECONDS)
+    middle = [(sample.after + 1 + sample.epoch) / 2 for sample in samples]
+    series = []
+    for name, values, colour in (("computing and packing", work, 0), ("waiting", wait, 5)):
+        mean, low, high = (f(values / size, axis=1).tolist() for f in (np.mean, np.min, np.max))
+        series.append(Series(name, middle, mean, low, high, colour=colour))
+    slowest = work.argmax(axis=1)
     rank = int(np.bincount(slowest).argmax())
-    often = int((slowest == rank).sum())
-    return Lines(
+    lines = Lines(
         prefix + "work-over-epochs", "Work and waiting over the epochs",
         "Line: mean over ranks; band: from the rank with the least to the rank with the most. "
-        f"Rank {rank} computed longest in {often} of {len(slowest)} samples.",
-        "epoch", f"time per epoch ({unit})", series,
-        [_span(sample.after, sample.epoch) for sample in run.samples],
+        f"Rank {rank} computed longest in {(slowest == rank).sum()} of {len(slowest)} samples.",
+        "epoch", f"time per epoch ({unit})", series, spans,
     )  # fmt: skip
+    return [heat, lines]
 
 
 def _who_waits(run: RunFacts) -> str:
