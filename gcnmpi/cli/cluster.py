@@ -21,7 +21,7 @@ from gcnmpi.cluster.submit import (
 )
 from gcnmpi.cluster.submit import submit as give
 from gcnmpi.options.outputs import run_name
-from gcnmpi.run.record import new_folder
+from gcnmpi.run.writer import new_folder
 from partition.commands import option, path_option
 from partition.errors import UserError
 

@@ -363,9 +363,9 @@ def config(name: str | None) -> int:
 
 
 def _fields() -> Mapping[str, Mapping[str, str]]:
-    from gcnmpi.run.fields import FIELDS
+    from gcnmpi.run.record import field_tables
 
-    return FIELDS
+    return field_tables()
 
 
 @cli.command(short_help="Compare finished runs: volume, time, accuracy.")

@@ -181,7 +181,7 @@ def _complete(asked: Training, stored: StoredGraph, size: int) -> RunRecord | No
     config = replace(asked.config, graph=graph_of(asked.config))  # as the record has it
     if end is None or not record.epochs:
         return None
-    before = start.get("config", {})
+    before = start.config
     here: dict[str, object] = {
         **ids_of(stored),
         "partition": asked.partition,
@@ -189,14 +189,13 @@ def _complete(asked: Training, stored: StoredGraph, size: int) -> RunRecord | No
         "direction": resolved_direction(stored, config),
     }
     same = (
-        all(start.get(name) == value for name, value in here.items())
+        all(getattr(start, name) == value for name, value in here.items())
         and not list(differences(before, config))
         and before.get("kernel") == config.kernel
         and before.get("scheme", {}).get("name") == config.scheme.name
-        and (len(record.epochs) == config.train.epochs or end.get("stopped_early"))
+        and (len(record.epochs) == config.train.epochs or end.stopped_early)
     )
-    best = end.get("best_epoch")
-    files = ((asked.weights, len(record.epochs)), (asked.best, best))
+    files = ((asked.weights, len(record.epochs)), (asked.best, end.best_epoch))
     if same and all(path is None or _is_of(path, record, epoch) for path, epoch in files):
         return record
     return None
@@ -208,9 +207,9 @@ def _is_of(path: Path, record: RunRecord, epoch: int | None) -> bool:
         facts = read_facts(path) or {}
     except UserError:
         return False
-    if record.start["config"]["model"]["train_features"] and not features_path(path).exists():
+    if record.start.config["model"]["train_features"] and not features_path(path).exists():
         return False
-    losses = {line["epoch"]: line["loss"] for line in record.epochs}
+    losses = {line.epoch: line.loss for line in record.epochs}
     return epoch is not None and (facts.get("epoch"), facts.get("loss")) == (
         epoch,
         losses.get(epoch),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from gcnmpi.kernels.interface.kernel import Array
@@ -27,9 +28,15 @@ from gcnmpi.run.links.evaluation import LinkEvaluation
 from gcnmpi.run.links.step import LinkStep
 from gcnmpi.run.minibatch import BatchStep
 from gcnmpi.run.problem import Problem
-from gcnmpi.run.ranks_record import ranks_record
-from gcnmpi.run.record import Epoch
-from gcnmpi.run.run_record import Evaluates, end_record, evaluates, start_record, tell
+from gcnmpi.run.record import End, Epoch
+from gcnmpi.run.run_record import (
+    Evaluates,
+    end_record,
+    evaluates,
+    print_origin,
+    ranks_record,
+    start_record,
+)
 from gcnmpi.run.samples.evaluation import SampleEvaluation
 from gcnmpi.run.samples.step import SampleStep
 from gcnmpi.run.step import BaseStep, Step
@@ -43,7 +50,7 @@ class Result:
 
     ledger: Ledger
     state: TrainingState
-    end: Mapping[str, Any]  # the last line of the record
+    end: End  # the last line of the record; nothing is known of a run that was stopped
     stopped: bool = False  # asked to, before its last epoch: it can be resumed
 
     @property
@@ -166,8 +173,8 @@ def train(
     found, warnings = (None, []) if out is None else checkpoint.find(problem, out, resume)
     start = start_record(problem, warnings)
     if comm.rank == 0:
-        tell(found, warnings)
-    state = TrainingState(problem, start["versions"], out)
+        print_origin(found, warnings)
+    state = TrainingState(problem, start.versions, out)
     step, evaluation = state.step, state.evaluation
     if found is not None:
         state.restore(found)
@@ -176,7 +183,7 @@ def train(
     ledger = Ledger(problem, out, state, rules, found, best, stop)
     rate, over = _replayed(config, ledger)
     if out is not None:
-        start["of_ranks"] = ranks_record(problem, step)
+        start = msgspec.structs.replace(start, of_ranks=ranks_record(problem, step))
     # A loss that overflows is an error below, said once and not by every rank's NumPy.
     quiet = np.errstate(over="ignore", invalid="ignore")
     with quiet, ledger.open(start, logs, over), state.last.listening():
@@ -187,8 +194,8 @@ def train(
             (seconds,) = ledger.agree(spent + time.perf_counter() - began)
             if value is None:  # a signal, or a checkpoint that is due, between two batches
                 spent = seconds
-                if end := ledger.leave(False, part=True):
-                    return Result(ledger, state, end, stopped=True)
+                if ledger.leave(False, part=True):
+                    return Result(ledger, state, End(finished=False), stopped=True)
                 continue
             spent = 0.0
             if not np.isfinite(value):
@@ -207,8 +214,8 @@ def train(
             ledger.record()
             over = bool(on_epoch(epoch)) or over
             kept = ledger.kept
-            if end := ledger.leave(over):
-                return Result(ledger, state, end, stopped=True)
+            if ledger.leave(over):
+                return Result(ledger, state, End(finished=False), stopped=True)
             if ledger.kept is kept and seconds > SLOW:
                 state.keep_last(ledger.best, ledger.epochs)
         end = end_record(problem, step, evaluation, ledger.epochs, ledger.before, ledger.best)
