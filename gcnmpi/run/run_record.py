@@ -20,12 +20,13 @@ from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.comm import Comm, agreed, versions
 from gcnmpi.mpi.hosts import host_names, slurm_job
 from gcnmpi.options.config import TrainConfig, table_of
+from gcnmpi.options.requests import LOGS
 from gcnmpi.options.task import chosen_metrics
 from gcnmpi.run import checkpoint, checkpoint_files
 from gcnmpi.run.best import Best
 from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.links.evaluation import LinkEvaluation
-from gcnmpi.run.logs import LOGS, Log
+from gcnmpi.run.logs import Log
 from gcnmpi.run.opening import Opened
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.record import (

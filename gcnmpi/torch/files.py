@@ -12,7 +12,7 @@ import torch
 from gcnmpi.layout.loading import Readable, original_rows
 from gcnmpi.layout.writing import write_rows
 from gcnmpi.mpi.comm import agreed
-from gcnmpi.options.outputs import check_suffix
+from gcnmpi.options.requests import check_suffix
 from gcnmpi.run.writing import Rows, on_root
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.torch.eager import eager

@@ -20,12 +20,11 @@ import torch
 from gcnmpi.mpi.comm import agreed, check_same, from_root, maxima
 from gcnmpi.mpi.launch import start_limit
 from gcnmpi.options.config import table_of
-from gcnmpi.options.outputs import job_folder, run_name
+from gcnmpi.options.requests import job_folder, parse_logs, run_name
 from gcnmpi.report.progress import Progress
 from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.best import Best
 from gcnmpi.run.checkpoint import Checkpoint, plain
-from gcnmpi.run.logs import parse_logs
 from gcnmpi.run.opening import Opened
 from gcnmpi.run.ranks_record import PhaseSamples
 from gcnmpi.run.record import Epoch, is_metric, read_run
