@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gcnmpi.cli import common
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import AUTO, KERNELS, must_be_best
-from partition.commands import Assignments, Commands, option, parse_bytes, path_option
+from partition.commands import (
+    Assignments,
+    Commands,
+    option,
+    options_of,
+    parse_bytes,
+    path_option,
+)
 from partition.errors import UserError
 from partition.records import make_room_for
 
 if TYPE_CHECKING:
     from gcnmpi.mpi.comm import Comm
     from gcnmpi.report.bench import Report
+    from gcnmpi.run.claims import Claims
 
 _rounds = option("--rounds", "Rounds, after one for warm-up.", 10, type=click.IntRange(1))
 _partition = option(
@@ -36,11 +45,24 @@ def bench() -> None:
     """
 
 
+_graph = click.argument("graph", type=click.Path(path_type=Path))
+
+
+def _configured(function: Callable) -> Callable:
+    @functools.wraps(function)
+    def command(settings: tuple[str, ...], config_file: Path | None, **values: Any) -> Any:
+        return function(words=common.Words(settings, config_file), **values)
+
+    return options_of(common.Words)(command)
+
+
 def _output(function: Callable) -> Callable:
     out = path_option(
         "--out", "FILE", "Append the records to FILE, one JSON object per line.", dir_okay=False
     )
-    return out(common.lines_option(function))
+    return out(
+        option("--json as_json", "Print JSON objects, one per line.", is_flag=True)(function)
+    )
 
 
 @bench.command(short_help="Time M·X by every kernel; compare with bounds from memory bandwidth.")
@@ -51,7 +73,7 @@ def _output(function: Callable) -> Callable:
 @option("--reference", "Ratios are to this kernel.  [default: the last]", metavar="NAME")
 @option("--cache", "Cache of all threads, such as 32MiB.", metavar="SIZE")
 @_rounds
-@common.configured
+@_configured
 @_output
 def spmm(
     graph: Path | None,
@@ -95,7 +117,7 @@ def spmm(
 
 
 @bench.command(short_help="Seconds per epoch of one or several configurations.")
-@common.graph_argument
+@_graph
 @_partition
 @option(
     "--beside",
@@ -105,7 +127,7 @@ def spmm(
     keys=common.config_keys,
 )
 @_rounds
-@common.configured
+@_configured
 @_output
 def epoch(
     graph: Path,
@@ -134,12 +156,12 @@ def epoch(
 
 
 @bench.command(short_help="The exchange of rows alone, by every transport.")
-@common.graph_argument
+@_graph
 @_partition
 @option("--transports", "Only these.  [default: all]", metavar="NAME,…")
 @option("--widths", default="8,16,64", metavar="D,…")
 @_rounds
-@common.configured
+@_configured
 @_output
 def exchange(
     graph: Path,
@@ -177,7 +199,7 @@ def _checked(
     """
     must_be_best(config.kernel)
 
-    def checked(comm: Comm) -> int:
+    def checked(comm: Comm, claims: Claims) -> int:
         from gcnmpi.mpi.comm import from_root
         from gcnmpi.report.bench import Report
 
@@ -187,7 +209,7 @@ def _checked(
             job(comm, report)
         return 0
 
-    return common.watched(config, checked)
+    return common.job(config, checked)
 
 
 def _numbers(text: str) -> list[int]:

@@ -161,7 +161,7 @@ def train(
         Asked on every rank after each epoch; once it is not 0 on one of them, all write a
         checkpoint and return.
     logs : sequence of str
-        Names of ``run.logs.LOGS``, which rank 0 writes to ``out`` besides.
+        Names of ``options.requests.LOGS``, which rank 0 writes to ``out`` besides.
 
     Raises
     ------
