@@ -181,7 +181,7 @@ def record() -> str:
 
 def methods() -> str:
     """The options of the methods of ``gcnmpi propagate``."""
-    from gcnmpi.cli.propagate import options_of_methods
+    from gcnmpi.cli.verbs import options_of_methods
     from gcnmpi.options.methods import EMBEDDINGS, METHODS
 
     found = []

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.options.outputs import BEST_WEIGHTS, LAST_WEIGHTS
+from gcnmpi.options.requests import BEST_WEIGHTS, LAST_WEIGHTS
 from gcnmpi.run.record import Epoch, RunRecord, read_run
 from partition.errors import UserError, unknown_name
 

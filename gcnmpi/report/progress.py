@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gcnmpi.options.outputs import Training
+from gcnmpi.options.requests import TrainRequest
 from gcnmpi.options.task import LOWER_IS_BETTER, chosen_metrics
 from gcnmpi.run.best import diverged
 from gcnmpi.run.record import RECORD, End, Epoch, RunRecord
@@ -134,7 +134,7 @@ def _heading(opened: Opened) -> str:
     return f"{opened.source.stored.manifest.name}{partition}: {size}, {how}"
 
 
-def print_trained(asked: Training, done: Trained, seconds: float, *, quiet: bool) -> None:
+def print_trained(asked: TrainRequest, done: Trained, seconds: float, *, quiet: bool) -> None:
     """Say how a run ended, ``seconds`` after the command was started.
 
     If ``quiet``, nothing is said of a run that was trained to its end, unless its loss rose.
@@ -152,7 +152,7 @@ def print_trained(asked: Training, done: Trained, seconds: float, *, quiet: bool
 
 
 def print_run(
-    asked: Training, folder: Path, epochs: Sequence[Epoch], end: End, seconds: float
+    asked: TrainRequest, folder: Path, epochs: Sequence[Epoch], end: End, seconds: float
 ) -> None:
     """The last and the best epoch of a run, how long it took, and where its files are.
 
@@ -178,13 +178,13 @@ def print_run(
     print(f"record  {folder / RECORD}")
     files = [
         f"{path} ({which})"
-        for path, which in ((asked.weights, "last"), (asked.best, "best"))
+        for path, which in ((asked.save_weights, "last"), (asked.save_best, "best"))
         if path is not None
     ]
     print(f"weights {', '.join(files) or 'not saved: --save-weights FILE.npz keeps them'}")
 
 
-def _print_complete(asked: Training, record: RunRecord) -> None:
+def _print_complete(asked: TrainRequest, record: RunRecord) -> None:
     """Say that a run need not be run again."""
     folder = asked.out or Path()
     print(f"{folder} is complete: nothing was trained or written (--resume never starts over)")
@@ -202,7 +202,7 @@ def _duration(seconds: float) -> str:
     return duration(seconds)
 
 
-def print_inference(out: Path, done: Inference) -> None:
+def print_inference(out: Path | None, done: Inference) -> None:
     """Say which file was written, and of which network."""
     if done.weights.described:
         print(f"network of {done.weights.path}: {_settings(done)}", file=sys.stderr)

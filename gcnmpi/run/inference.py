@@ -19,7 +19,7 @@ from gcnmpi.nn.describe import SPACES
 from gcnmpi.nn.evaluator import evaluate
 from gcnmpi.options.config import Config
 from gcnmpi.options.frames import ROLLOUT, ends, with_frames
-from gcnmpi.options.outputs import Inferring, features_path
+from gcnmpi.options.requests import InferRequest, features_path
 from gcnmpi.options.task import LINKS, TASKS, LinkOptions, SampleOptions
 from gcnmpi.run.classes import Classes, class_names
 from gcnmpi.run.memory_check import check_evaluation
@@ -72,7 +72,7 @@ class Computed:
 
 
 def infer(
-    comm: Comm, asked: Inferring, tell: Callable[[str], None] = lambda line: None
+    comm: Comm, asked: InferRequest, tell: Callable[[str], None] = lambda line: None
 ) -> Inference:
     """Run a network with given weights over the whole graph: one row a vertex or arc.
 
@@ -115,7 +115,7 @@ def _held_out(graph: Path, name: str) -> str:
 
 
 def compute(
-    comm: Comm, asked: Inferring, tell: Callable[[str], None] = lambda line: None
+    comm: Comm, asked: InferRequest, tell: Callable[[str], None] = lambda line: None
 ) -> Computed:
     """The output of a layer of a network with given weights, on the whole graph.
 
@@ -150,7 +150,7 @@ class Prepared:
     classes: Classes  # of the weights and of the graph
 
 
-def prepared(comm: Comm, asked: Inferring, tell: Callable[[str], None]) -> Prepared:
+def prepared(comm: Comm, asked: InferRequest, tell: Callable[[str], None]) -> Prepared:
     """Open a graph for an inference with given weights.
 
     On all ranks a UserError if the weights do not fit the graph or the configuration, a node has

@@ -146,12 +146,14 @@ class Ledger:
     def sample(self, last: bool) -> None:
         """Take the seconds of phases until now, where it is time: always after the last epoch."""
         number = len(self.epochs)
-        if self._sampled < number and (last or self.signal or self._samples.due(number)):
+        if self.folder is None or self._sampled == number:
+            return
+        if last or self.signal or self._samples.due(number):
             self._samples.take(number)
             self._sampled = number
 
     def leave(self, last: bool, part: bool = False) -> bool:
-        """Write a checkpoint after an epoch, where one is due; whether the run stops.
+        """Write a checkpoint after an epoch, where one is due; whether the run stops as asked.
 
         A run that has written checkpoints leaves one of its end: it may be given more epochs. With
         ``part``, an epoch was interrupted for it between two batches.
@@ -162,13 +164,14 @@ class Ledger:
         at_end = last and (rules.at_end or self.kept is not None)
         if self.folder is None or not (part or due or at_end or self.signal):
             return False
-        self.kept = self.save()
-        if self.signal and not last:
-            samples, name = self._samples.taken, self.kept.name
-            stop = Stop(epoch=number, signal=self.signal, checkpoint=name, phase_samples=samples)
-            self._write(stop)
-            return True
-        return False
+        self.kept = path = self.save()
+        if last or not self.signal:
+            return False
+        taken = self._samples.taken
+        self._write(
+            Stop(epoch=number, signal=self.signal, checkpoint=path.name, phase_samples=taken)
+        )
+        return True
 
     def save(self) -> Path:
         """Write a checkpoint of now; a record that was moved meanwhile is written again."""
@@ -182,8 +185,8 @@ class Ledger:
         self._saved = time.monotonic()
         return path
 
-    def end(self, line: End) -> None:
-        """Write the last line of the record, with the seconds of phases."""
-        self._write(msgspec.structs.replace(line, phase_samples=self._samples.taken))
+    def end(self, end: End) -> None:
+        """Write the last line of the record, with the samples of phases."""
+        self._write(msgspec.structs.replace(end, phase_samples=self._samples.taken))
         with contextlib.suppress(UserError):  # it is complete, wherever it is
             self._write.restore()

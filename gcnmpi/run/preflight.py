@@ -17,7 +17,7 @@ from gcnmpi.layout.runtime import resolved_direction
 from gcnmpi.mpi.comm import Comm, agreed, from_root, host_name
 from gcnmpi.nn.describe import graph_of
 from gcnmpi.nn.tasks.samples import count_of, long_enough
-from gcnmpi.options.outputs import Training, features_path
+from gcnmpi.options.requests import TrainRequest, features_path
 from gcnmpi.options.task import SampleOptions
 from gcnmpi.options.train import decided_by_evaluations
 from gcnmpi.run.checkpoint import candidates, differences
@@ -61,7 +61,7 @@ def make_room(comm: Comm, path: Path, option: str) -> None:
             probe.unlink(missing_ok=True)
 
 
-def check_training(comm: Comm, asked: Training, stored: StoredGraph) -> RunRecord | None:
+def check_training(comm: Comm, asked: TrainRequest, stored: StoredGraph) -> RunRecord | None:
     """Look at a run before it loads the graph; its record, if it is complete already.
 
     Its folder and files are the caller's by now: see :class:`gcnmpi.run.claims.Claims`. On all
@@ -69,7 +69,10 @@ def check_training(comm: Comm, asked: Training, stored: StoredGraph) -> RunRecor
     nothing will be validated that ``--save-best`` could choose from.
     """
     if asked.config.model.train_features:
-        for option, path in (("--save-weights", asked.weights), ("--save-best", asked.best)):
+        for option, path in (
+            ("--save-weights", asked.save_weights),
+            ("--save-best", asked.save_best),
+        ):
             if path is not None:
                 make_room(comm, features_path(path), option)
 
@@ -80,14 +83,14 @@ def check_training(comm: Comm, asked: Training, stored: StoredGraph) -> RunRecor
         record = _complete(asked, stored, comm.size)
         if record is None and asked.resume not in ("auto", "never"):
             candidates(asked.out or Path(), asked.resume)
-        if record is None and asked.best is not None:
+        if record is None and asked.save_best is not None:
             _check_validated(asked, stored)
         return record
 
     return from_root(comm, look)
 
 
-def _check_target(asked: Training, stored: StoredGraph) -> None:
+def _check_target(asked: TrainRequest, stored: StoredGraph) -> None:
     """Refuse to learn about vertices of one type where none of it has a label to train on."""
     target, types = getattr(asked.config.model, "target", ""), stored.graph.vertex_types
     if not target or types is None or stored.pairs is not None:
@@ -102,7 +105,7 @@ def _check_target(asked: Training, stored: StoredGraph) -> None:
         )
 
 
-def _check_validation(asked: Training, stored: StoredGraph) -> None:
+def _check_validation(asked: TrainRequest, stored: StoredGraph) -> None:
     """Refuse what decides by the validation metric where there is nothing to validate."""
     on = asked.config.task.on
     option = "arc-val-mask" if on == ARCS else "val-mask"
@@ -126,7 +129,7 @@ def _check_validation(asked: Training, stored: StoredGraph) -> None:
             )
 
 
-def _check_validated(asked: Training, stored: StoredGraph) -> None:
+def _check_validated(asked: TrainRequest, stored: StoredGraph) -> None:
     if asked.config.train.eval_every and _has_validation(asked, stored):
         return
     if asked.resume != "never" and (asked.out is not None or asked.resume != "auto"):
@@ -147,7 +150,7 @@ def _check_validated(asked: Training, stored: StoredGraph) -> None:
     )
 
 
-def _has_validation(asked: Training, stored: StoredGraph) -> bool:
+def _has_validation(asked: TrainRequest, stored: StoredGraph) -> bool:
     if stored.pairs is not None:
         return len(stored.pairs.positives["val"]) > 0
     if stored.samples is not None:
@@ -169,7 +172,7 @@ def _any_known(labels: Readable, mask: np.ndarray | None, among: range) -> bool:
     return False
 
 
-def _complete(asked: Training, stored: StoredGraph, size: int) -> RunRecord | None:
+def _complete(asked: TrainRequest, stored: StoredGraph, size: int) -> RunRecord | None:
     """The record of the same run, if it has finished and all that is asked for is there."""
     if asked.out is None or asked.resume != "auto":
         return None
@@ -195,7 +198,7 @@ def _complete(asked: Training, stored: StoredGraph, size: int) -> RunRecord | No
         and before.get("scheme", {}).get("name") == config.scheme.name
         and (len(record.epochs) == config.train.epochs or end.stopped_early)
     )
-    files = ((asked.weights, len(record.epochs)), (asked.best, end.best_epoch))
+    files = ((asked.save_weights, len(record.epochs)), (asked.save_best, end.best_epoch))
     if same and all(path is None or _is_of(path, record, epoch) for path, epoch in files):
         return record
     return None

@@ -187,6 +187,11 @@ class Start(Line, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         msgspec.convert(self.config, _Config)
 
+    def record(self) -> dict[str, Any]:
+        """See :meth:`Fields.record`: without a script, unless there is one."""
+        found = super().record()
+        return found if found["script"] else {k: v for k, v in found.items() if k != "script"}
+
     def section(self, name: str) -> dict[str, Any]:
         """A section of the configuration; empty where there is none of the name."""
         return self.config.get(name) or {}

@@ -12,7 +12,7 @@ import numpy as np
 
 from gcnmpi.layout.writing import write_picked
 from gcnmpi.mpi.comm import Comm, agreed, from_root, redistribute
-from gcnmpi.options.outputs import RESULT_WRITERS
+from gcnmpi.options.requests import RESULT_WRITERS
 from gcnmpi.run.preflight import make_room
 from partition.records import atomic_file, map_npy, temporary_name
 

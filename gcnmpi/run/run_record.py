@@ -30,6 +30,7 @@ from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.comm import Comm, agreed, versions
 from gcnmpi.mpi.hosts import host_names, most_ranks_a_node, slurm_job
 from gcnmpi.options.config import TrainConfig, table_of
+from gcnmpi.options.requests import LOGS
 from gcnmpi.options.task import SampleOptions, chosen_metrics, samples_of_step
 from gcnmpi.planner.batch_memory import batch_memory
 from gcnmpi.planner.batches import batch_cases
@@ -40,7 +41,7 @@ from gcnmpi.run import checkpoint, checkpoint_files
 from gcnmpi.run.best import Best
 from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.links.evaluation import LinkEvaluation
-from gcnmpi.run.logs import LOGS, Log
+from gcnmpi.run.logs import Log
 from gcnmpi.run.minibatch import BatchStep, drawn_sizes
 from gcnmpi.run.opening import Opened
 from gcnmpi.run.problem import Problem

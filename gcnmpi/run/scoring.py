@@ -8,7 +8,7 @@ from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import Comm, agreed, from_root
-from gcnmpi.options.outputs import Inferring
+from gcnmpi.options.requests import InferRequest
 from gcnmpi.options.task import LINKS, outputs
 from gcnmpi.run.classes import as_known, unknown_labels
 from gcnmpi.run.evaluation import Evaluation
@@ -21,7 +21,7 @@ from partition.errors import UserError
 
 
 def evaluate_weights(
-    comm: Comm, asked: Inferring
+    comm: Comm, asked: InferRequest
 ) -> tuple[dict[str, float | None], tuple[str, ...]]:
     """The metrics of the task, of every mask: "val_accuracy" …; None where there is no such mask.
 

@@ -50,7 +50,7 @@ class Result:
 
     ledger: Ledger
     state: TrainingState
-    end: End  # the last line of the record; of a run that was stopped nothing is known
+    end: End  # the last line of the record; nothing is known of a run that was stopped
     stopped: bool = False  # asked to, before its last epoch: it can be resumed
 
     @property
@@ -161,7 +161,7 @@ def train(
         Asked on every rank after each epoch; once it is not 0 on one of them, all write a
         checkpoint and return.
     logs : sequence of str
-        Names of ``run.logs.LOGS``, which rank 0 writes to ``out`` besides.
+        Names of ``options.requests.LOGS``, which rank 0 writes to ``out`` besides.
 
     Raises
     ------

@@ -15,8 +15,8 @@ from gcnmpi.mpi.comm import Comm, from_root
 from gcnmpi.mpi.launch import launched
 from gcnmpi.mpi.watch import EXIT_REQUEUE, stop_requests, watchdog
 from gcnmpi.options.config import Config
-from gcnmpi.options.outputs import BEST_WEIGHTS, LAST_WEIGHTS, NETWORK, Training, run_name
 from gcnmpi.options.own_code import is_own, load_network
+from gcnmpi.options.requests import BEST_WEIGHTS, LAST_WEIGHTS, NETWORK, TrainRequest, run_name
 from gcnmpi.options.source import source_of
 from gcnmpi.run import trainer
 from gcnmpi.run.claims import Claims
@@ -77,7 +77,7 @@ class Trained:
 
 def train_run(
     comm: Comm,
-    asked: Training,
+    asked: TrainRequest,
     guard: Guard,
     begin: Callable[[Problem], AbstractContextManager[OnEpoch]],
 ) -> Trained:
@@ -94,14 +94,14 @@ def train_run(
     UserError
         On all ranks: as training does.
     """
-    for path in filter(None, (asked.weights, asked.best)):
+    for path in filter(None, (asked.save_weights, asked.save_best)):
         guard.claims.file(path)
     if asked.out is not None:
         guard.claims.folder(asked.out)
     guard.claims.graph(asked.graph, asked.partition)
     looked = asked
     if asked.keeps and asked.out is not None:
-        looked = dataclasses.replace(asked, weights=asked.out / LAST_WEIGHTS)
+        looked = dataclasses.replace(asked, save_weights=asked.out / LAST_WEIGHTS)
     stored = open_folder(comm, asked.graph, asked.config)
     before = check_training(comm, looked, stored)
     if before is not None:
@@ -115,7 +115,7 @@ def train_run(
     with begin(problem) as on_epoch:
         result = trainer.train(problem, folder, on_epoch, asked.resume, guard.stop, asked.logs)
     if not result.stopped:
-        trainer.save(problem, result, asked.weights, asked.best)
+        trainer.save(problem, result, asked.save_weights, asked.save_best)
         if asked.keeps:
             best = folder / BEST_WEIGHTS if result.best.epoch else None
             trainer.save(problem, result, folder / LAST_WEIGHTS, best)

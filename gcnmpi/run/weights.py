@@ -34,8 +34,8 @@ from gcnmpi.nn.tasks.links import pairs_of
 from gcnmpi.options.config import Config, from_table, section_fields, table_of, value_of
 from gcnmpi.options.frames import OF_FRAMES, ROLLOUT
 from gcnmpi.options.model import NETWORKS, ConvolutionOptions, ModelConfig
-from gcnmpi.options.outputs import NETWORK, features_path
 from gcnmpi.options.own_code import is_own, same_network
+from gcnmpi.options.requests import NETWORK, features_path
 from gcnmpi.options.settings import chosen
 from gcnmpi.options.settings import spelled as in_settings
 from gcnmpi.options.task import TASKS, LinkOptions, TaskConfig, tells_relations

@@ -22,18 +22,16 @@ import torch
 from gcnmpi.mpi.comm import agreed, check_same, from_root
 from gcnmpi.mpi.launch import start_limit
 from gcnmpi.options.config import table_of
-from gcnmpi.options.outputs import job_folder, run_name
+from gcnmpi.options.requests import job_folder, parse_logs, run_name
 from gcnmpi.report.progress import Progress
 from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.best import Best
 from gcnmpi.run.checkpoint import plain
 from gcnmpi.run.ledger import CheckpointRules, Ledger
-from gcnmpi.run.logs import parse_logs
 from gcnmpi.run.opening import Opened
 from gcnmpi.run.record import METRIC, Epoch, RanksRecord, Start, read_run
 from gcnmpi.run.run_record import counted_record, opened_record, print_origin
 from gcnmpi.run.training import Guard, Stopped, guarded
-from gcnmpi.torch.agreement import Agreement
 from gcnmpi.torch.alone import warned
 from gcnmpi.torch.functions import eager
 from gcnmpi.torch.kept import CheckpointObjects, HasState, set_generators, write_weights
@@ -65,8 +63,6 @@ class RunRequest:
 
 class Runs(GraphState):
     """A graph with ``run``."""
-
-    _agreement: Agreement
 
     @eager
     def run(

@@ -9,10 +9,10 @@ from click.testing import CliRunner
 from refusals import refuses
 
 import gcnmpi
-from gcnmpi.cli import common, main
+from gcnmpi.cli import main
 from gcnmpi.cli.main import cli
 from gcnmpi.options.config import keys
-from gcnmpi.run import training
+from gcnmpi.run import claims, training
 from gcnmpi.run.best import diverged
 from gcnmpi.run.record import Epoch
 from partition.cli.main import cli as partition_cli
@@ -113,7 +113,7 @@ def test_a_command_is_watched(monkeypatch, tmp_path, line):
     def watchdog(seconds, rank):
         raise ArithmeticError(seconds, rank)
 
-    for module in (main, common, training):
+    for module in (claims, training):
         monkeypatch.setattr(module, "watchdog", watchdog)
     monkeypatch.chdir(tmp_path)
     words = [*line.split(), "--set", "comm.timeout=7"]
@@ -129,6 +129,6 @@ def test_every_command_that_communicates_is_in_the_table():
     found = {
         name
         for name, command in (cli.commands | commands).items()
-        if command.callback.__annotations__["return"] == "common.Job"
+        if command.callback.__annotations__["return"] in ("Job", "common.Job")
     }
     assert found == {line.split()[0] for line in COMMANDS}

@@ -10,8 +10,8 @@ import pytest
 from refusals import refuses
 
 from gcnmpi.options.config import from_table
+from gcnmpi.options.requests import LOGS, parse_logs
 from gcnmpi.report.progress import Progress, shown_metrics
-from gcnmpi.run.logs import LOGS, parse_logs
 from gcnmpi.run.record import Epoch, Resume, Start
 from gcnmpi.run.run_record import Recorder
 

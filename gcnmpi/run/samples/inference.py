@@ -10,7 +10,7 @@ import numpy as np
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.writing import writing_together
 from gcnmpi.mpi.comm import Comm, agreed, from_root, slice_of, told_to
-from gcnmpi.options.outputs import Inferring
+from gcnmpi.options.requests import InferRequest
 from gcnmpi.run.inference import Inference, prepared
 from gcnmpi.run.problem import make_model
 from gcnmpi.run.results import check_writable
@@ -33,7 +33,7 @@ class Predicted:
 
 
 def infer_samples(
-    comm: Comm, asked: Inferring, which: str, tell: Callable[[str], None] = lambda line: None
+    comm: Comm, asked: InferRequest, which: str, tell: Callable[[str], None] = lambda line: None
 ) -> Predicted:
     """Predict samples, and write ``asked.out``, an ``.npy`` in the numbers of the data.
 
