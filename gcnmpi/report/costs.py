@@ -17,8 +17,9 @@ from gcnmpi.options.kernel import resolve
 from gcnmpi.planner.groups import Division
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Ranked, Setting, Skipped
+from gcnmpi.report.progress import print_rows
 from partition.errors import shown
-from partition.terminal import console, print_wide, table_of
+from partition.terminal import console, print_wide
 
 WIDTH = 80
 
@@ -152,21 +153,16 @@ def print_line(line: Mapping[str, object]) -> None:
 def print_bench(lines: Sequence[Mapping[str, Any]]) -> None:
     """Print measured beside predicted, the fastest first, and what was skipped."""
     titles = ("s/epoch", "predicted", "ratio", "MB received", "predicted", "GB a rank", "predicted")
-    table = table_of(("scheme", "partition"), titles, box=box.SIMPLE_HEAD)
     measured = [line for line in lines if "skipped" not in line]
-    for line in sorted(measured, key=lambda line: line["seconds"]):
-        table.add_row(
-            _variant(line["scheme"], line["options"]),
-            line["partition"] or "-",
-            f"{line['seconds']:.4g}",
-            f"{line['predicted_seconds']:.4g}",
-            f"{line['ratio']:.2f}",
-            f"{line['received'] / 1e6:.4g}",
-            f"{line['predicted_received'] / 1e6:.4g}",
-            f"{line['memory'] / 1e9:.3g}",
-            f"{line['predicted_memory'] / 1e9:.3g}",
+    print_rows(("scheme", "partition"), titles, (
+        (
+            _variant(line["scheme"], line["options"]), line["partition"] or "-",
+            f"{line['seconds']:.4g}", f"{line['predicted_seconds']:.4g}", f"{line['ratio']:.2f}",
+            f"{line['received'] / 1e6:.4g}", f"{line['predicted_received'] / 1e6:.4g}",
+            f"{line['memory'] / 1e9:.3g}", f"{line['predicted_memory'] / 1e9:.3g}",
         )
-    print_wide(table)
+        for line in sorted(measured, key=lambda line: line["seconds"])
+    ), box.SIMPLE_HEAD)  # fmt: skip
     for line in lines:
         if "skipped" in line:
             print(f"not {_variant(line['scheme'], line['options'])}: {line['skipped']}")

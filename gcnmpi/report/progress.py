@@ -16,9 +16,11 @@ from gcnmpi.run.best import diverged
 from gcnmpi.run.record import RECORD, End, Epoch, RunRecord
 from partition.errors import shown
 from partition.records import to_json
-from partition.terminal import console, duration, pauses
+from partition.terminal import console, duration, pauses, print_wide, table_of
 
 if TYPE_CHECKING:  # a command need not import what the others do
+    from rich.box import Box
+
     from gcnmpi.importing.running import Imported
     from gcnmpi.partitioning.running import Made
     from gcnmpi.propagation.running import Propagated
@@ -118,6 +120,19 @@ def shown_metrics(epoch: Epoch) -> list[str]:
             named = mask if metric == "accuracy" else f"{mask} {metric}"
             found.append(f"{named} {figure(value)}")
     return found
+
+
+def print_rows(
+    texts: Iterable[str],
+    numbers: Iterable[str],
+    rows: Iterable[Sequence[str]],
+    box: Box | None = None,
+) -> None:
+    """Print a table on the standard output: columns of texts, then of numbers."""
+    table = table_of(texts, numbers, box)
+    for row in rows:
+        table.add_row(*row)
+    print_wide(table)
 
 
 def figure(value: float) -> str:
