@@ -40,36 +40,29 @@ def print_plan(
     """
     facts = _facts(setting, ranks, machine)
     if as_json:
-        plans = [plan_line(line) for line in ranked[:top]]
+        plans = [_plan_line(line) for line in ranked[:top]]
         print(json.dumps({**facts, "plans": plans, "skipped": [asdict(s) for s in skipped]}))
         return
     _print_facts(setting, ranks, machine, facts)
     drawn = facts["batches"]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for title in ("scheme", "partition"):
-        table.add_column(title, overflow="fold")
     seconds = ("s/epoch", "of it\ndrawing", "s/eval.") if drawn else ("s/epoch",)
-    for title in (*seconds, "MB\nreceived", "messages", "GB a\nrank"):
-        table.add_column(title, justify="right", no_wrap=True)
     advice: dict[str, list[str]] = {}
+    rows = []
     for line in ranked[:top]:
         cost, candidate = line.cost, line.candidate
+        what = _short(candidate.scheme.name, candidate.options)
         partition = candidate.partition.name if candidate.partition else "-"
-        if candidate.estimated:
-            partition = f"({partition}, {candidate.parts})"
-        table.add_row(
-            _short(candidate.scheme.name, candidate.options),
-            partition,
-            f"{cost.seconds:.3g}",
-            *((f"{s:.3g}" for s in (cost.phases["sample"], cost.evaluation)) if drawn else ()),
-            f"{cost.received / 1e6:.3g}",
-            f"{cost.messages:,}",
+        times = (cost.seconds, cost.phases["sample"], cost.evaluation)
+        rows.append((
+            what, f"({partition}, {candidate.parts})" if candidate.estimated else partition,
+            *(f"{time:.3g}" for time in times[: len(seconds)]),
+            f"{cost.received / 1e6:.3g}", f"{cost.messages:,}",
             f"{cost.memory / 1e9:.3g}" + ("!" if line.advice else ""),
-        )
+        ))  # fmt: skip
         if line.advice:
-            what = _short(candidate.scheme.name, candidate.options)
             advice.setdefault(line.advice, []).append(what)
-    console(width=WIDTH, markup=False).print(table)
+    heads = (*seconds, "MB\nreceived", "messages", "GB a\nrank")
+    _print_narrow({"scheme": "fold", "partition": "fold"}, heads, rows)
     for text, variants in advice.items():
         print(textwrap.fill(f"! {text}: {', '.join(dict.fromkeys(variants))}", WIDTH))
     if any(line.candidate.estimated for line in ranked[:top]):
@@ -95,29 +88,34 @@ def print_groups(
         print(json.dumps({**facts, "groups": [one.record() for one in divisions[:top]]}))
         return
     _print_facts(setting, ranks, machine, facts)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for title in ("groups", "ranks\nof one"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("scheme", no_wrap=True)
-    titles = "ms a\nbatch", "ms a sum\nof all", "updates", "s/epoch", "GB a\nrank"
-    for title in titles:
-        table.add_column(title, justify="right", no_wrap=True)
-    for one in divisions[:top]:
-        group = one.group
-        table.add_row(
-            f"{one.groups:,}",
-            f"{group.size:,}",
-            _short(group.candidate.scheme.name, group.candidate.options),
-            f"{1e3 * group.batch:.3g}",
-            f"{1e3 * one.reduce:.3g}",
-            f"{one.updates:,}",
-            f"{one.seconds:.3g}",
-            f"{group.memory / 1e9:.3g}",
+    heads = ("ms a\nbatch", "ms a sum\nof all", "updates", "s/epoch", "GB a\nrank")
+    rows = [
+        (
+            _short(one.group.candidate.scheme.name, one.group.candidate.options),
+            f"{one.groups:,}", f"{one.group.size:,}",
+            f"{1e3 * one.group.batch:.3g}", f"{1e3 * one.reduce:.3g}", f"{one.updates:,}",
+            f"{one.seconds:.3g}", f"{one.group.memory / 1e9:.3g}",
         )
+        for one in divisions[:top]
+    ]  # fmt: skip
+    _print_narrow({"scheme": "ellipsis"}, ("groups", "ranks\nof one", *heads), rows)
+
+
+def _print_narrow(
+    texts: Mapping[str, Any], numbers: Sequence[str], rows: Sequence[Sequence[str]]
+) -> None:
+    """Print a table of columns of texts, with what happens to long ones, and of numbers."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for title, overflow in texts.items():
+        table.add_column(title, overflow=overflow, no_wrap=overflow != "fold")
+    for title in numbers:
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
     console(width=WIDTH, markup=False).print(table)
 
 
-def plan_line(line: Ranked) -> dict[str, object]:
+def _plan_line(line: Ranked) -> dict[str, object]:
     """A candidate and its cost as JSON has them."""
     candidate = line.candidate
     return {

@@ -160,13 +160,13 @@ def print_trained(asked: TrainRequest, done: Trained, seconds: float, *, quiet: 
         same = "the same command" + ("" if asked.out else f" with --out {done.folder}")
         print(f"stopped as asked after epoch {len(done.epochs)}; {same} goes on", file=sys.stderr)
     elif not quiet:
-        print_run(asked, done.folder, done.epochs, done.end, seconds)
+        _print_run(asked, done.folder, done.epochs, done.end, seconds)
     warning = diverged(done.epochs, asked.config.train.lr)
     if warning is not None:
         print(f"warning: {warning}", file=sys.stderr)
 
 
-def print_run(
+def _print_run(
     asked: TrainRequest, folder: Path, epochs: Sequence[Epoch], end: End, seconds: float
 ) -> None:
     """The last and the best epoch of a run, how long it took, and where its files are.
@@ -203,7 +203,7 @@ def _print_complete(asked: TrainRequest, record: RunRecord) -> None:
     """Say that a run need not be run again."""
     folder = asked.out or Path()
     print(f"{folder} is complete: nothing was trained or written (--resume never starts over)")
-    print_run(asked, folder, record.epochs, record.end or End(), 0.0)
+    _print_run(asked, folder, record.epochs, record.end or End(), 0.0)
 
 
 def _figures(epoch: Epoch) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -49,11 +50,6 @@ class Entry:
     name: str  # with its number, if there are several
     runs: Sequence[RunFacts]
 
-    @property
-    def colour(self) -> int:
-        """Of its curves and bars."""
-        return look(self.place)["colour"]
-
 
 def entries_of(runs: Sequence[RunFacts]) -> list[Entry]:
     """The entries of a comparison: runs that differ by chance only are one."""
@@ -73,7 +69,7 @@ def entries_of(runs: Sequence[RunFacts]) -> list[Entry]:
 
 
 @dataclass(frozen=True)
-class Curve:
+class _Curve:
     """A curve over epochs or leads, its span over several runs, and the best epoch of its run."""
 
     name: str
@@ -140,7 +136,7 @@ def _of_metric(
     masks: Sequence[str],
     values: Callable[[RunFacts, str, str], _Values],
     ring: bool = True,
-) -> list[Curve]:
+) -> list[_Curve]:
     """A curve of each mask of a single run; of several runs, one of the first mask of each."""
     if [len(entry.runs) for entry in entries] != [1]:
         scored = [entry for entry in entries if metric in entry.runs[0].metrics]
@@ -150,7 +146,9 @@ def _of_metric(
     (run,) = entries[0].runs
     best = run.best_epoch if ring else None
     return [
-        Curve(_NAMES[mask], *values(run, mask, metric), place, best=best if mask == "val" else None)
+        _Curve(
+            _NAMES[mask], *values(run, mask, metric), place, best=best if mask == "val" else None
+        )
         for place, mask in enumerate(masks)
     ]
 
@@ -163,7 +161,7 @@ def _of_entries(
     chosen_by: str | None = None,
     size: float = 1.0,
     ring: bool = True,
-) -> list[Curve]:
+) -> list[_Curve]:
     """A curve for each entry; of more than can be told apart, one of all runs and the best."""
     few = len(entries) <= APART
     chosen = entries if few else [Entry(GREY, "all runs", [r for e in entries for r in e.runs])]
@@ -186,59 +184,64 @@ def _of_entries(
         median = [float(np.median(known[x])) for x in xs]
         if len(entry.runs) == 1:
             best_epoch = entry.runs[0].best_epoch if ring else None
-            found.append(Curve(called, xs, median, entry.place, best=best_epoch))
+            found.append(_Curve(called, xs, median, entry.place, best=best_epoch))
         else:
             low, high = ([f(known[x]) for x in xs] for f in (min, max))
-            found.append(Curve(called, xs, median, entry.place, low, high))
+            found.append(_Curve(called, xs, median, entry.place, low, high))
     return found
 
 
 def by_run(runs: Sequence[RunFacts]) -> list[Figure]:
     """Time and bytes of an epoch of each run; means of runs that are one entry."""
     entries = entries_of(runs)[:COLUMNS]
-    names = [entry.name for entry in entries]
-    ticks = [str(place + 1) for place in range(len(entries))]
+    axis = [entry.name for entry in entries], [str(entry.place + 1) for entry in entries]
     figures: list[Figure] = []
+
+    def means(of: Callable[[RunFacts], float]) -> np.ndarray:
+        return np.array([np.mean([of(run) for run in entry.runs]) for entry in entries])
+
+    def mean_of_phase(phase: str) -> np.ndarray:
+        return means(lambda run: float(total(run.phases, [phase]).mean()))
+
     if all(run.phases for run in runs):
-        means = {
-            phase: np.array([
-                np.mean([total(run.phases, [phase]).mean() for run in entry.runs])
-                for entry in entries
-            ])
-            for phase in EPOCH_PHASES
-        }  # fmt: skip
-        size, unit = unit_of(float(np.sum(list(means.values()), axis=0).max()), SECONDS)
-        stacks = {
-            PHASE_NAMES[phase]: (values / size).tolist()
-            for phase, values in means.items()
-            if values.any()
-        }
+        stacks, colours, unit = _stacked({name: mean_of_phase(name) for name in EPOCH_PHASES})
         figures.append(Bars(
             "time-by-run", "Where the time goes, by run",
             "Time per epoch in each phase, mean over ranks. Runs are numbered as in the table.",
-            "run", f"time per epoch ({unit})", names, ticks, stacks,
-            [PHASE_COLOURS[phase] for phase, values in means.items() if values.any()],
+            "run", f"time per epoch ({unit})", *axis, stacks, colours,
         ))  # fmt: skip
-    sent = {id(run): run.sent for run in runs if run.sent is not None}
-    if len(sent) == len({id(run) for run in runs}):
-        for key, title, of, about in (
-            ("bytes-by-run", "Bytes sent, by run", np.sum,
-             "What all ranks together send in the exchanges of an epoch of training."),
-            ("busiest-by-run", "Bytes of the busiest rank", np.max,
-             "What the rank that sends most sends in an epoch of training."),
-        ):  # fmt: skip
-            values = [
-                float(np.mean([of(sent[id(run)]) for run in entry.runs])) for entry in entries
-            ]
-            if not any(values):
-                continue
-            size, unit = unit_of(max(values), BYTES)
+    if any(run.sent is None for run in runs):
+        return figures
+    own = [look(entry.place)["colour"] for entry in entries] if len(entries) > 1 else ()
+    for key, title, of, about in (
+        ("bytes-by-run", "Bytes sent, by run", np.sum,
+         "What all ranks together send in the exchanges of an epoch of training."),
+        ("busiest-by-run", "Bytes of the busiest rank", np.max,
+         "What the rank that sends most sends in an epoch of training."),
+    ):  # fmt: skip
+        values = means(partial(_sent, of))
+        if values.any():
+            size, unit = unit_of(float(values.max()), BYTES)
             figures.append(Bars(
-                key, title, about, "run", f"sent per epoch ({unit})", names, ticks,
-                {"sent": [value / size for value in values]}, [0],
-                own_colours=[entry.colour for entry in entries] if len(entries) > 1 else (),
+                key, title, about, "run", f"sent per epoch ({unit})", *axis,
+                {"sent": (values / size).tolist()}, [0], own_colours=own,
             ))  # fmt: skip
     return figures
+
+
+def _sent(of: Callable[[np.ndarray], float], run: RunFacts) -> float:
+    assert run.sent is not None
+    return float(of(run.sent))
+
+
+def _stacked(spent: Mapping[str, np.ndarray]) -> tuple[dict[str, Sequence[float]], list[int], str]:
+    """Phases as stacks of bars: their heights by name, colours, and the unit of time."""
+    there = {name: spent[name] for name in EPOCH_PHASES if name in spent and spent[name].any()}
+    size, unit = unit_of(float(np.sum(list(there.values()), axis=0).max(initial=0)), SECONDS)
+    heights: dict[str, Sequence[float]] = {
+        PHASE_NAMES[name]: (values / size).tolist() for name, values in there.items()
+    }
+    return heights, [PHASE_COLOURS[name] for name in there], unit
 
 
 def _curves(
@@ -246,7 +249,7 @@ def _curves(
     title: str,
     about: str,
     label: str,
-    lines: Sequence[Curve],
+    lines: Sequence[_Curve],
     *,
     log: bool = False,
     from_zero: bool = True,
@@ -326,15 +329,11 @@ def _phases(run: RunFacts, prefix: str) -> list[Figure]:
     """The phases of every rank."""
     if not run.phases:
         return []
-    spent = {name: run.phases[name] for name in EPOCH_PHASES if name in run.phases}
-    spent = {name: values for name, values in spent.items() if values.any()}
-    stack = np.array(list(spent.values())).reshape(len(spent), run.ranks)
-    size, unit = unit_of(float(stack.sum(axis=0).max(initial=0)), SECONDS)
+    stacks, colours, unit = _stacked(run.phases)
     return [_rank_bars(
         run, prefix + "phases", "Phases of each rank",
         f"Mean time of an epoch on each rank, {_who_waits(run)}", f"time per epoch ({unit})",
-        {PHASE_NAMES[name]: values / size for name, values in spent.items()},
-        [PHASE_COLOURS[name] for name in spent],
+        {name: np.array(values) for name, values in stacks.items()}, colours,
     )]  # fmt: skip
 
 
