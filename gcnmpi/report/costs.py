@@ -52,7 +52,7 @@ def print_plan(
         cost, candidate = line.cost, line.candidate
         what = _short(candidate.scheme.name, candidate.options)
         partition = candidate.partition.name if candidate.partition else "-"
-        times = (cost.seconds, cost.phases["sample"], cost.evaluation)
+        times = (cost.seconds, cost.phases.get("sample", 0.0), cost.evaluation)
         rows.append((
             what, f"({partition}, {candidate.parts})" if candidate.estimated else partition,
             *(f"{time:.3g}" for time in times[: len(seconds)]),
