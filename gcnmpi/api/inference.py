@@ -33,9 +33,9 @@ from gcnmpi.options.task import LINKS
 from gcnmpi.report.outcome import undescribed
 from gcnmpi.run import inference
 from gcnmpi.run.claims import Claims
+from gcnmpi.run.inference import evaluate_weights
 from gcnmpi.run.links.asked import score_pairs, top_partners
 from gcnmpi.run.samples.inference import infer_samples
-from gcnmpi.run.scoring import evaluate_weights
 from gcnmpi.run.weights_file import task_of
 
 SCORED: Mapping[str, object] = {"task.name": LINKS}

@@ -151,7 +151,7 @@ def evaluate(
 
     def job(comm: Comm, claims: Claims) -> Callable[[], None]:
         from gcnmpi.report.outcome import print_metrics
-        from gcnmpi.run.scoring import evaluate_weights
+        from gcnmpi.run.inference import evaluate_weights
 
         found, told = evaluate_weights(comm, asked)
         return lambda: print_metrics(found, told, as_json)

@@ -28,20 +28,16 @@ from gcnmpi.mpi.hosts import (
     share_of_cores,
     torn_groups,
 )
-from gcnmpi.nn.tasks.links import with_relations
+from gcnmpi.nn.tasks.interface import task_of
 from gcnmpi.options.config import Config
-from gcnmpi.options.frames import with_frames
 from gcnmpi.options.kernel import KERNELS, resolve
 from gcnmpi.options.scheme import SCHEMES, ExchangeOptions, SchemeConfig
-from gcnmpi.options.task import LinkOptions, SampleOptions
 from gcnmpi.options.train import ranks_of_group
 from gcnmpi.planner.auto import misused, resolved_options
 from gcnmpi.schemes.interface import Entry, Scheme
 from partition.errors import UserError
 from partition.graph.graph import of_split
-from partition.graph.samples import read_samples
 from partition.graph.store import Manifest, Partition, StoredGraph, open_graph, read_partition
-from partition.graph.vertex_pairs import read_pairs
 
 
 @dataclass(frozen=True)
@@ -104,7 +100,7 @@ def find_source(
             )
         config = dataclasses.replace(config, scheme=scheme_config)
         stored = open_split(path, config)  # each rank checks what it reads
-        config = with_frames(with_relations(config, stored.pairs), stored.samples)
+        config = task_of(config.task).resolve(config, stored)
         same = found is None or read_partition(path, found.name, parts=False).id == found.id
         if not same or stored.manifest != manifest:
             raise UserError(
@@ -186,7 +182,7 @@ def load_matrix(runtime: Runtime, source: Source, config: Config, demand: Demand
 
 
 def open_split(path: str | os.PathLike, config: Config) -> StoredGraph:
-    """A graph folder, unchecked, with the masks of the split and the pairs that are configured.
+    """A graph folder, unchecked, with the masks of the split and what the task reads of it.
 
     A UserError if it cannot be opened, or has no such split.
     """
@@ -196,14 +192,7 @@ def open_split(path: str | os.PathLike, config: Config) -> StoredGraph:
     except UserError as error:
         raise UserError(f"{path}: {error.message}", error.hint) from error
     stored = dataclasses.replace(stored, graph=graph)
-    if isinstance(config.task, SampleOptions):
-        return dataclasses.replace(stored, samples=read_samples(path, config.task.samples))
-    if not isinstance(config.task, LinkOptions) or not config.task.pairs:
-        return stored
-    pairs, manifest = read_pairs(path, config.task.pairs), stored.manifest
-    if pairs.directed:  # an arc leaves M, and the one that leads back does not
-        manifest = dataclasses.replace(manifest, symmetric_pattern=False, symmetric_values=False)
-    return dataclasses.replace(stored, manifest=manifest, pairs=pairs)
+    return task_of(config.task).read(stored, config.task)
 
 
 def _check(
@@ -215,5 +204,6 @@ def _check(
     """
     stored = open_split(path, config)
     where = size, ranks_per_node, whole_rows
-    partition, scheme = resolved_options(stored, name, with_frames(config, stored.samples), *where)
+    known = task_of(config.task).resolve(config, stored)
+    partition, scheme = resolved_options(stored, name, known, *where)
     return partition, stored.manifest, config, scheme

@@ -6,26 +6,17 @@ ever less often, so that a long run on many ranks has few of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from gcnmpi.core.precision import row_bytes
 from gcnmpi.core.timing import EPOCH_PHASES
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.hosts import most_ranks_a_node
-from gcnmpi.options.task import SampleOptions, samples_of_step
-from gcnmpi.planner.batch_memory import batch_memory
-from gcnmpi.planner.batches import batch_cases
 from gcnmpi.planner.machine import Machine
-from gcnmpi.planner.memory import memory
 from gcnmpi.planner.ranking import Candidate, Setting
-from gcnmpi.run.minibatch import BatchStep, drawn_sizes
 from gcnmpi.run.problem import Problem
-from gcnmpi.run.samples.step import SampleStep
-from gcnmpi.run.step import BaseStep, Step
+from gcnmpi.run.step import Forecast, Step
 from gcnmpi.schemes.operations import EXCHANGES, Operation, Product
-from gcnmpi.schemes.sampled_forecast import BatchSizes, TileSizes
 from partition.errors import UserError
 
 LISTED = 256  # ranks up to which the record says who sends to whom
@@ -35,12 +26,12 @@ SAMPLES, NUMBERS = 16, 1024
 DIGITS = 3
 
 
-def ranks_record(problem: Problem, step: BaseStep) -> dict[str, object]:
+def ranks_record(problem: Problem, step: Step) -> dict[str, object]:
     """The rows that every rank holds and sends, for rank 0 to record; all call it together.
 
     Parameters
     ----------
-    step : BaseStep
+    step : Step
         An epoch; of mini-batches, each sends other rows.
 
     Returns
@@ -53,8 +44,7 @@ def ranks_record(problem: Problem, step: BaseStep) -> dict[str, object]:
         one such row in all exchanges of an epoch. Empty on other ranks.
     """
     comm, plan = problem.runtime.comm, problem.scheme.plan
-    products = step.products() if isinstance(step, Step) else None
-    batches = drawn_sizes(problem, step) if isinstance(step, BatchStep) else []
+    products, memory = step.work.products(), step.work.forecast()
     per_node = most_ranks_a_node(comm)
     sends: list[tuple[list[int], list[int]]] | None = None
     if plan is not None and products is not None and comm.size <= LISTED:
@@ -63,7 +53,7 @@ def ranks_record(problem: Problem, step: BaseStep) -> dict[str, object]:
     if comm.rank:
         return {}
     there, back = _row_bytes(problem, products or [])
-    return _forecast(problem, per_node, step, batches) | {
+    return _forecast(problem, per_node, memory) | {
         "peers": None if sends is None else [peers for peers, _ in sends],
         "peer_rows": None if sends is None else [rows for _, rows in sends],
         "expand_row_bytes": there,
@@ -127,12 +117,7 @@ def sampled_every(epoch: int, size: int) -> int:
     return 1 << (most.bit_length() - 1)
 
 
-def _forecast(
-    problem: Problem,
-    per_node: int,
-    step: BaseStep,
-    batches: Sequence[BatchSizes] | Sequence[TileSizes],
-) -> dict[str, object]:
+def _forecast(problem: Problem, per_node: int, memory: Forecast | None) -> dict[str, object]:
     """Rows and entries of every rank, and memory of the one that needs most, as ``plan`` has it.
 
     None of them where nothing can be forecast: a run that goes well does not end for that.
@@ -145,16 +130,8 @@ def _forecast(
         case = setting.case(candidate, size)
     except UserError:
         return dict.fromkeys(("rows", "entries", "memory_forecast_bytes"))
-    needed = None
-    if setting.pairs is not None:
-        needed = setting.memory(candidate, size)
-    elif isinstance(step, Step | SampleStep):
-        needed = memory(case)
-    elif isinstance(step, BatchStep):
-        needed = batch_memory(case, batch_cases(case, source, batches), step.sampler)
-    groups, copies = config.train.groups, 1
-    if isinstance(config.task, SampleOptions):  # whose rows of all samples lie beside each other
-        copies = samples_of_step(config.task) // groups
+    needed = memory(case, source) if memory else setting.epochs.memory(candidate, case)
+    groups, copies = config.train.groups, case.forecast.samples
     held = [case.arcs(rank) for rank in range(problem.runtime.comm.size)] * groups
     return {
         "rows": [rows // copies for rows, _, _ in held],

@@ -24,7 +24,6 @@ from gcnmpi.options.task import chosen_metrics
 from gcnmpi.run import checkpoint, checkpoint_files
 from gcnmpi.run.best import Best
 from gcnmpi.run.evaluation import Evaluation
-from gcnmpi.run.links.evaluation import LinkEvaluation
 from gcnmpi.run.logs import LOGS, Log
 from gcnmpi.run.opening import Opened
 from gcnmpi.run.problem import Problem
@@ -36,14 +35,11 @@ from gcnmpi.run.record import (
     is_finished,
     new_record,
 )
-from gcnmpi.run.samples.evaluation import SampleEvaluation
-from gcnmpi.run.step import BaseStep
+from gcnmpi.run.step import Step
 from gcnmpi.run.writer import Writer
 from partition.errors import UserError
 from partition.graph.samples import SampleSet
 from partition.graph.vertex_pairs import HELD_OUT, PairSet
-
-Evaluates = Evaluation | LinkEvaluation | SampleEvaluation
 
 
 def start_record(problem: Problem, warnings: list[str]) -> dict[str, object]:
@@ -245,8 +241,8 @@ def evaluates(config: TrainConfig, epoch: int) -> bool:
 
 def end_record(
     problem: Problem,
-    step: BaseStep,
-    evaluation: Evaluates,
+    step: Step,
+    evaluation: Evaluation,
     epochs: Sequence[Epoch],
     before: int,
     best: Best,
@@ -259,12 +255,12 @@ def end_record(
     mine = {
         **figures("eval_", runtime.traffic["eval"], predicted_eval),
         "hidden": runtime.traffic.hidden("train"),
-        **step.counted(),
+        **step.work.counted(),
     }
-    predicted = step.predicted(len(run))
+    predicted = step.work.predicted(len(run))
     end = counted_record(runtime, config.epochs, epochs, before, best, predicted, mine)
     errors = relative_errors(runtime.everyone, runtime.traffic.errors)
-    if isinstance(evaluation, SampleEvaluation):
+    if evaluation.leads is not None:
         end["leads"] = evaluation.leads
     return {**end, "orders": list(step.model.program.orders), "rounding": errors}
 

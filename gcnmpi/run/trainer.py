@@ -15,20 +15,14 @@ from gcnmpi.mpi.comm import agreed, from_root, maxima, told_to
 from gcnmpi.nn.model import Model
 from gcnmpi.nn.schedules import LearningRate
 from gcnmpi.options.config import TrainConfig
-from gcnmpi.options.task import LINKS, LOWER_IS_BETTER, SAMPLES, chosen_metrics
-from gcnmpi.options.train import batches_of
+from gcnmpi.options.task import LOWER_IS_BETTER, chosen_metrics
 from gcnmpi.run import checkpoint, checkpoint_files
 from gcnmpi.run.best import Best, stops_early
-from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.last_state import SLOW, LastState
-from gcnmpi.run.links.evaluation import LinkEvaluation
-from gcnmpi.run.links.step import LinkStep
-from gcnmpi.run.minibatch import BatchStep
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.ranks_record import PhaseSamples, ranks_record
 from gcnmpi.run.record import Epoch
 from gcnmpi.run.run_record import (
-    Evaluates,
     check_there,
     end_record,
     evaluates,
@@ -37,9 +31,7 @@ from gcnmpi.run.run_record import (
     start_record,
     tell,
 )
-from gcnmpi.run.samples.evaluation import SampleEvaluation
-from gcnmpi.run.samples.step import SampleStep
-from gcnmpi.run.step import BaseStep, Step
+from gcnmpi.run.step import Step
 from gcnmpi.run.weights import save_weights
 from partition.errors import UserError
 
@@ -97,7 +89,8 @@ def train(
     if comm.rank == 0:
         tell(found, warnings)
     with told_to(comm, problem.runtime.comm):
-        step, evaluation = _made(problem)
+        step = Step(problem)
+        evaluation = step.work.evaluation()
     model = step.model
     epochs, best = _restored(problem, step, found)
     rate, over = _replayed(config, epochs, best)
@@ -229,24 +222,12 @@ def save(problem: Problem, result: Result, weights: Path | None, best: Path | No
         raise
 
 
-def _made(problem: Problem) -> tuple[BaseStep, Evaluates]:
-    """The step of the task, and what evaluates its model."""
-    if problem.config.task.name == SAMPLES:
-        step_of_samples = SampleStep(problem)
-        return step_of_samples, SampleEvaluation(problem, step_of_samples.model)
-    if problem.config.task.name == LINKS:
-        links = LinkStep(problem)
-        return links, LinkEvaluation(problem, links.model, links.decoder, links.model.parameters)
-    step = BatchStep(problem) if batches_of(problem.config.train) else Step(problem)
-    return step, Evaluation(problem, step.model, step.targets)
-
-
 def _restored(
-    problem: Problem, step: BaseStep, found: checkpoint.Checkpoint | None
+    problem: Problem, step: Step, found: checkpoint.Checkpoint | None
 ) -> tuple[list[Epoch], Best]:
     """Epochs and best weights so far; the step gets its weights and the optimizer its moments."""
     flat = step.model.parameters.flat
-    validated = problem.config.train.eval_every and step.targets.counts.get("val")
+    validated = problem.config.train.eval_every and step.work.examples.get("val")
     # Found before, they are kept where nothing is validated any more.
     stored = found is not None and found.facts["best"]["epoch"]
     metric = chosen_metrics(problem.config.task)[0]
