@@ -23,8 +23,8 @@ from gcnmpi.options.frames import ends
 from gcnmpi.options.outputs import Inferring, features_path
 from gcnmpi.options.task import TASKS
 from gcnmpi.run.classes import Classes, class_names
+from gcnmpi.run.memory_check import check_evaluation
 from gcnmpi.run.problem import Problem, load_arcs, load_features, open_problem
-from gcnmpi.run.room import check_evaluation
 from gcnmpi.run.vertices import picked_arcs, picked_vertices
 from gcnmpi.run.weights import (
     Weights,

@@ -18,7 +18,6 @@ from gcnmpi.options.outputs import Training, features_path
 from gcnmpi.options.train import decided_by_evaluations
 from gcnmpi.run.checkpoint import candidates, differences
 from gcnmpi.run.checkpoint_files import DamagedError, read_manifest
-from gcnmpi.run.opening import open_split
 from gcnmpi.run.problem import check_trainable
 from gcnmpi.run.record import RunRecord, ids_of, read_run
 from gcnmpi.run.weights_file import read_facts
@@ -56,7 +55,7 @@ def make_room(comm: Comm, path: Path, option: str) -> None:
             probe.unlink(missing_ok=True)
 
 
-def check_training(comm: Comm, asked: Training) -> RunRecord | None:
+def check_training(comm: Comm, asked: Training, stored: StoredGraph) -> RunRecord | None:
     """Look at a run before it loads the graph; its record, if it is complete already.
 
     Its folder and files are the caller's by now: see :class:`gcnmpi.run.claims.Claims`. On all
@@ -69,7 +68,6 @@ def check_training(comm: Comm, asked: Training) -> RunRecord | None:
                 make_room(comm, features_path(path), option)
 
     def look() -> RunRecord | None:
-        stored = open_split(asked.graph, asked.config)
         check_trainable(stored, asked.config)
         _check_target(asked, stored)
         _check_validation(asked, stored)

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from gcnmpi.options.own_code import is_own, load_network
 from gcnmpi.options.source import source_of
 from gcnmpi.run import trainer
 from gcnmpi.run.claims import Claims
+from gcnmpi.run.opening import open_folder
 from gcnmpi.run.preflight import check_training
 from gcnmpi.run.problem import Problem, open_problem
 from gcnmpi.run.record import Epoch, RunRecord
@@ -69,7 +70,7 @@ class Trained:
 
     folder: Path
     epochs: list[Epoch]  # empty where the run had finished before
-    end: dict[str, Any]  # the last record
+    end: Mapping[str, Any]  # the last record
     stopped: bool  # whether a signal ended it before its last epoch: it can be resumed
     # The record of a run that had finished before, with all that is asked for: nothing was done
     before: RunRecord | None = None
@@ -102,11 +103,12 @@ def train_run(
     looked = asked
     if asked.keeps and asked.out is not None:
         looked = dataclasses.replace(asked, weights=asked.out / LAST_WEIGHTS)
-    before = check_training(comm, looked)
+    stored = open_folder(comm, asked.graph, asked.config)
+    before = check_training(comm, looked, stored)
     if before is not None:
         assert asked.out is not None, "only a run that has a folder can be complete"
         return Trained(asked.out, [], before.end or {}, False, before)
-    problem = open_problem(comm, asked.graph, asked.partition, asked.config)
+    problem = open_problem(comm, stored, asked.partition, asked.config)
     name = run_name(asked.graph, asked.partition)
     folder = asked.out or guard.claims.new_folder(Path("runs"), name)
     if is_own(asked.config.model.name):

@@ -14,28 +14,23 @@ from gcnmpi.halo.plan import Plan
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.run.opening import Opened
 from gcnmpi.schemes.p2p import Laid
-from gcnmpi.torch.agreement import Agreement, check_weights
+from gcnmpi.torch.agreement import Agreement, GradientSum, broadcast, check_weights
 from gcnmpi.torch.alone import warned
-from gcnmpi.torch.batch_norm import BatchNorm
 from gcnmpi.torch.batches import Batching
-from gcnmpi.torch.collective import NORMS, Collective, RowNorm
-from gcnmpi.torch.eager import eager
-from gcnmpi.torch.fetched import Fetched
+from gcnmpi.torch.collective import NORMS, BatchNorm, Collective, RowNorm
 from gcnmpi.torch.files import OfFiles
-from gcnmpi.torch.functions import Mean, check_probability, dropout, edges, linear
+from gcnmpi.torch.functions import Mean, check_probability, dropout, eager, edges, linear
 from gcnmpi.torch.memory import on_host
-from gcnmpi.torch.moves import Moves
-from gcnmpi.torch.objects import OfFolder
+from gcnmpi.torch.moves import Fetched, Moves
 from gcnmpi.torch.pairs import OfPairs
-from gcnmpi.torch.ranks import OfThisProcess, Ranks
-from gcnmpi.torch.replicas import GradientSum, broadcast
-from gcnmpi.torch.runs import Runs
+from gcnmpi.torch.ranks import Ranks
+from gcnmpi.torch.run import Runs
 from gcnmpi.torch.samples import OfSamples
 from gcnmpi.torch.scoring import check_names, scored_in
 from gcnmpi.torch.typed import OfTypes
 
 
-class Graph(Runs, OfFiles, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess):
+class Graph(Runs, OfFiles, OfPairs, OfSamples, OfTypes):
     """This rank's part of a graph, as :func:`gcnmpi.torch.open` gives it.
 
     This rank owns ``num_own`` vertices; its rows of M have entries for ``num_halo`` vertices of
@@ -62,6 +57,12 @@ class Graph(Runs, OfFiles, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess)
         Sums, means, maxima and softmaxes over all rows of all ranks.
     batches : Batching
         Mini-batches: ``for batch in g.batches("neighbor", 1024, [10, 5], epoch=epoch)``.
+    graphs : (num_own,) int64 tensor, or None
+        Of a ``Batch`` or a list of graphs: which of them a row belongs to.
+    num_graphs : int
+        How many they are.
+    graph_y : (num_graphs, …) tensor, or None
+        Their classes or numbers, where ``y`` of the batch has a row for each; on all ranks.
     dtype : torch.dtype
     device : torch.device
         Of all these tensors, and of what methods take and give: ``net.to(g.device)``.
@@ -78,30 +79,12 @@ class Graph(Runs, OfFiles, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess)
         arc_numbers: Callable[[], torch.Tensor],
         typed: Callable[[], tuple[torch.Tensor, torch.Tensor]],
     ) -> None:
-        self._ranks, self._laid, self._moves = ranks, laid, moves
-        self._opened, self._stored = opened, opened.source.stored
-        self._seed = opened.config.train.seed
-        self._max_bytes = opened.config.loading.max_bytes
+        super().__init__(ranks, opened, laid, moves)
         self._arc_features, self._arc_numbers, self._typed_arcs = arc_features, arc_numbers, typed
-        self.collective = Collective(ranks)
-        self.batches = Batching(self, ranks, opened, laid, moves)
+        self.collective, self.batches = Collective(ranks), Batching(self)
         self._sum_gradients = GradientSum(ranks.every)
-        manifest, plan, every = self._stored.manifest, laid.plan, ranks.every.comm
-        self.n, self.num_own, self.num_halo = manifest.n, plan.nown, plan.nhalo
-        self.num_features = manifest.inputs
-        self.num_classes = manifest.classes or manifest.targets
-        self.rank, self.size = every.rank, every.size
         own_rows = self.num_own, self.num_own + self.num_halo, laid.valued.nnz
         self._agreement = Agreement(ranks.every, own_rows if check_weights else None)
-        self.dtype: torch.dtype = getattr(torch, ranks.kernel.dtype.name)
-        self.device = ranks.memory.device
-        self.ids = ranks.placed(plan.own.astype(np.int64))
-        self.halo_ids = ranks.placed(plan.halo.astype(np.int64))
-        self.x: torch.Tensor | None = None
-        self.y: torch.Tensor | None = None
-        self.train_mask: torch.Tensor | None = None
-        self.val_mask: torch.Tensor | None = None
-        self.test_mask: torch.Tensor | None = None
 
     def __repr__(self) -> str:
         name, rank = self._stored.manifest.name, f"rank {self.rank} of {self.size}"
@@ -393,14 +376,4 @@ class Graph(Runs, OfFiles, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess)
             raise ValueError(
                 "the graph has parallel arcs, and edge_index one entry for all of two vertices: "
                 f"{name} is of graphs that are imported without --duplicates keep"
-            )
-
-    def _check_count(self, h: torch.Tensor, halo: bool = False) -> None:
-        wanted, allowed = f"{self.num_own} own rows", [self.num_own]
-        if halo:
-            allowed.append(self.num_own + self.num_halo)
-            wanted += f", or {allowed[1]} with those of the halo,"
-        if h.ndim == 0 or len(h) not in allowed:
-            raise ValueError(
-                f"{wanted} are wanted on rank {self.rank}, not a tensor {tuple(h.shape)}"
             )
