@@ -19,10 +19,8 @@ from gcnmpi.nn.operators.dense import BLOCK_NUMBERS
 from gcnmpi.nn.program import INPUT, Program, Step, Value, products
 from gcnmpi.nn.slices import at_once
 from gcnmpi.options.config import Config
-from gcnmpi.options.frames import frames_in
 from gcnmpi.options.kernel import ONE_PASS, resolve
 from gcnmpi.options.scheme import SCHEMES
-from gcnmpi.options.task import SampleOptions, samples_of_step
 from gcnmpi.options.train import batches_of
 from gcnmpi.planner.case import ARC_ROWS, GROUP_ROWS, Case, sparse_work
 from gcnmpi.planner.loading import (
@@ -192,11 +190,10 @@ def samples_memory(case: Case, rank: int) -> int:
 
     0 where there are none.
     """
-    task = case.work.config.task
-    if not isinstance(task, SampleOptions):
+    frames = case.work.frames
+    if frames is None:
         return 0
-    count = samples_of_step(task) // case.groups
-    frames = frames_in(task, case.work.network.operators[0].width)
+    count = case.forecast.samples
     rows = case.rows(rank, Place(0))  # of all samples
     of_step = frames.features - frames.static + case.work.network.widths[-1]
     kept = (frames.history + frames.leads) * frames.columns  # of each sample, at most

@@ -18,11 +18,10 @@ from numpy.typing import ArrayLike
 from gcnmpi.core.precision import FORMATS
 from gcnmpi.mpi.comm import Comm, reduce_in_place
 from gcnmpi.options.config import Config, table_of
-from gcnmpi.options.task import LINKS
-from gcnmpi.run.links.step import LinkStep
 from gcnmpi.run.problem import Problem, open_problem
 from gcnmpi.run.record import End
-from gcnmpi.run.trainer import Result, Step, train
+from gcnmpi.run.step import Step
+from gcnmpi.run.trainer import Result, train
 
 
 @dataclass(frozen=True)
@@ -95,11 +94,6 @@ TOLERANCES = {
 }
 
 
-def step_of(problem: Problem) -> Step | LinkStep:
-    """The step of a full batch of the task."""
-    return LinkStep(problem) if problem.config.task.name == LINKS else Step(problem)
-
-
 def rounding_checks(
     comm: Comm,
     graph: str | os.PathLike,
@@ -114,7 +108,7 @@ def rounding_checks(
     flat gradient in the first epoch of that.
     """
     problem = open_problem(comm, graph, partition, config)
-    result, step = train(problem), step_of(problem)
+    result, step = train(problem), Step(problem)
     with problem.runtime.traffic.during("train", epoch=1):
         rounded = problem.runtime.kernel.to_host(step.gradient(1)[1]).astype(np.float64)
     squares = np.array([np.square(rounded - gradient).sum(), np.square(gradient).sum()])

@@ -19,7 +19,6 @@ from gcnmpi.kernels.interface.kernel import Kernel
 from gcnmpi.nn.optim import Parameters, make_optimizer
 from gcnmpi.options.config import TrainConfig
 from gcnmpi.proof.updates import UPDATES
-from gcnmpi.run.links.step import LinkStep
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.step import Step
 
@@ -30,7 +29,7 @@ _NAME, _SHAPE = "1.weight", (64, 5)
 
 def finite_differences(
     problem: Problem,
-    step: Step | LinkStep,
+    step: Step,
     tolerance: float,
     directions: int = 4,
     tries: int = 12,

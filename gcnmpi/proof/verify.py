@@ -39,7 +39,6 @@ from gcnmpi.proof.checks import (
     of_each,
     rounding_checks,
     size,
-    step_of,
     traffic_checks,
     worst,
 )
@@ -49,6 +48,7 @@ from gcnmpi.proof.passes import ArcRows
 from gcnmpi.proof.scores import score
 from gcnmpi.run.opening import kernel_of_rank
 from gcnmpi.run.problem import Problem, open_problem
+from gcnmpi.run.step import Step
 from gcnmpi.run.trainer import Result, train
 from gcnmpi.schemes.operations import SUMS
 from partition.errors import UserError
@@ -133,7 +133,7 @@ def verify(
     logits = _whole(problem, last, problem.runtime.kernel.to_host(logits), width)
     classes = _whole(problem, last, classes, width)
     weights = _canonical(problem, model, model.parameters.flat)
-    step = step_of(problem)
+    step = Step(problem)
     loss, first = step.gradient(1)
     flat = np.array(problem.runtime.kernel.to_host(first), np.float64)
     step.drop_noise(step.model.gradients.flat, loss)

@@ -29,20 +29,16 @@ from gcnmpi.mpi.hosts import (
     share_of_cores,
     torn_groups,
 )
-from gcnmpi.nn.tasks.links import with_relations
+from gcnmpi.nn.tasks.interface import task_of
 from gcnmpi.options.config import Config
-from gcnmpi.options.frames import with_frames
 from gcnmpi.options.kernel import KERNELS, resolve
 from gcnmpi.options.scheme import SCHEMES, ExchangeOptions
-from gcnmpi.options.task import LinkOptions, SampleOptions
 from gcnmpi.options.train import ranks_of_group
 from gcnmpi.planner.auto import misused, resolved_options
 from gcnmpi.schemes.interface import Entry, Scheme
 from partition.errors import UserError
 from partition.graph.graph import of_split
-from partition.graph.samples import read_samples
 from partition.graph.store import StoredGraph, open_graph, read_partition
-from partition.graph.vertex_pairs import read_pairs
 
 
 @dataclass(frozen=True)
@@ -112,7 +108,7 @@ def find_source(
     stored = graph if isinstance(graph, StoredGraph) else open_folder(comm, graph, config)
     size, per_node = ranks_of_group(comm.size, config.train), most_ranks_a_node(comm)
     with agreed(comm):
-        config = with_frames(with_relations(config, stored.pairs), stored.samples)
+        config = task_of(config.task).resolve(config, stored)
     found, scheme = from_root(
         comm, lambda: resolved_options(stored, partition, config, size, per_node, whole_rows)
     )
@@ -204,7 +200,7 @@ def load_matrix(runtime: Runtime, source: Source, config: Config, demand: Demand
 
 
 def open_split(path: str | os.PathLike, config: Config) -> StoredGraph:
-    """A graph folder, unchecked, with the masks of the split and the pairs that are configured.
+    """A graph folder, unchecked, with the masks of the split and what the task reads of it.
 
     A UserError if it cannot be opened, or has no such split.
     """
@@ -214,11 +210,4 @@ def open_split(path: str | os.PathLike, config: Config) -> StoredGraph:
     except UserError as error:
         raise UserError(f"{path}: {error.message}", error.hint) from error
     stored = dataclasses.replace(stored, graph=graph)
-    if isinstance(config.task, SampleOptions):
-        return dataclasses.replace(stored, samples=read_samples(path, config.task.samples))
-    if not isinstance(config.task, LinkOptions) or not config.task.pairs:
-        return stored
-    pairs, manifest = read_pairs(path, config.task.pairs), stored.manifest
-    if pairs.directed:  # an arc leaves M, and the one that leads back does not
-        manifest = dataclasses.replace(manifest, symmetric_pattern=False, symmetric_values=False)
-    return dataclasses.replace(stored, manifest=manifest, pairs=pairs)
+    return task_of(config.task).read(stored, config.task)

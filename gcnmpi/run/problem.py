@@ -38,11 +38,10 @@ from gcnmpi.nn.operators.arcs import ArcInput
 from gcnmpi.nn.program import Program
 from gcnmpi.nn.scratch import Scratch
 from gcnmpi.nn.sparse_input import SparseInput
-from gcnmpi.nn.tasks.interface import Targets, Task
+from gcnmpi.nn.tasks.interface import Targets, task_of
 from gcnmpi.options.config import Config
 from gcnmpi.options.frames import ends
 from gcnmpi.options.memory import Residences
-from gcnmpi.options.task import TASKS, SampleOptions, masks_arcs, outputs, samples_of_step
 from gcnmpi.options.train import batches_of, ranks_of_group
 from gcnmpi.run.cuda_graph import resolve_cuda_graph
 from gcnmpi.run.memory_check import check_scratch, within_memory
@@ -136,7 +135,8 @@ def open_problem(
             program_of_batches(config, source.stored, network, program)
         if trains:
             check_scratch(config)
-    of_steps_alone = batches_of(config.train) is None and not masks_arcs(config.task)
+    steps = task_of(config.task).steps(config.task)
+    of_steps_alone = batches_of(config.train) is None and not steps.matrix
     if trains and (program.needs_entries or of_steps_alone):
         config = within_memory(comm, source, config, widths)
         # Without a forecast, rows of arcs are made again, and all else is kept.
@@ -160,7 +160,7 @@ def open_problem(
         of_group = dataclasses.replace(of_group, summation=None)
     with told_to(runtime.everyone, runtime.comm):
         scheme = load_matrix(of_group, source, config, demand)
-    if isinstance(config.task, SampleOptions):
+    if steps.samples:
         scheme = stacked(runtime, scheme, config, manifest.n)
     warnings = (*opened.warnings, *found)
     return Problem(
@@ -171,27 +171,23 @@ def open_problem(
 def stacked(runtime: Runtime, scheme: Scheme, config: Config, n: int) -> StackedScheme:
     """The scheme for the samples of a step that this group of ranks has."""
     assert isinstance(scheme, RowScheme)
-    assert isinstance(config.task, SampleOptions)
-    every = samples_of_step(config.task)
+    every = task_of(config.task).steps(config.task).samples
     count, group = every // config.train.groups, runtime.everyone.rank // runtime.comm.size
     return StackedScheme(runtime, scheme, Stack(group * count, count, every, n))
 
 
-def task_of(config: Config) -> Task:
-    """The task that is configured."""
-    return TASKS.get(config.task.name)
-
-
 def labels_in(stored: StoredGraph, config: Config) -> Readable:
     """The labels that a graph folder has for the task; a UserError if there are none."""
-    return task_of(config).labels(stored, config.task)
+    labels: Readable = task_of(config.task).examples(stored, config.task).labels  # type: ignore[attr-defined]
+    return labels
 
 
 def check_trainable(stored: StoredGraph, config: Config) -> None:
     """Raise a UserError if a graph has no features, or not the labels of the task."""
-    if not isinstance(config.task, SampleOptions):  # whose frames are features
+    task = task_of(config.task)
+    if not task.steps(config.task).samples:  # whose frames are features
         _there(stored, "features", inputs_of(stored.graph), "random:16")
-    labels_in(stored, config)
+    task.examples(stored, config.task)
 
 
 def load_features(problem: Problem) -> Array | SparseInput:
@@ -289,7 +285,8 @@ def load_targets(problem: Problem, last: Place) -> Targets:
     if not (block.counts_rows if of_classes else block.counts_entries):
         counts[:] = 0
     scheme.reduce(counts)
-    check_labels(comm, stored, labels, outputs(task, stored.manifest))
+    _, width = task_of(task).ends(task, problem.config.model, stored.manifest)
+    check_labels(comm, stored, labels, width)
     check_trains(comm, stored, task.on, bool(counts[list(masks).index("train")]))
     return Targets(labels, masks, dict(zip(masks, counts.astype(int).tolist(), strict=True)))
 

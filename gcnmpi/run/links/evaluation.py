@@ -10,27 +10,32 @@ of a candidate is sent, and memory is bounded. All vertices as candidates are in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gcnmpi.core.volume import NOTHING, Volume, all_reduce
 from gcnmpi.halo.pairs import ScoredPairs
 from gcnmpi.kernels.interface.kernel import Array
-from gcnmpi.mpi.comm import reduce_in_place, slice_of
+from gcnmpi.mpi.comm import agreed, reduce_in_place, slice_of
 from gcnmpi.nn.metrics import pairs as metrics
 from gcnmpi.nn.tasks.drawing import CANDIDATES_AT_ONCE, RANKED_AT_ONCE, share_of_held_out
-from gcnmpi.options.task import METRICS, chosen_metrics, hits_of, ranks_all
-from gcnmpi.run.evaluation import Logits
+from gcnmpi.options.task import FILTERED, METRICS, hits_of
+from gcnmpi.run.evaluation import Evaluation, GivenLogits, Logits
 from gcnmpi.run.links.filtered import FilteredRanks
-from gcnmpi.run.links.scoring import Decoder, LocalScores, pairs_of
+from gcnmpi.run.links.scoring import Decoder, LocalScores, of_decoder, pairs_of
 from gcnmpi.run.problem import Problem
+from partition.errors import UserError
 from partition.graph.vertex_pairs import HELD_OUT, drawn_candidates
 
+if TYPE_CHECKING:
+    from gcnmpi.run.inference import Computed
 
-class LinkEvaluation:
-    """The metrics that are configured, of the pairs to validate and to test on.
+
+class LinkEvaluation(Evaluation):
+    """The metrics of the pairs to validate and to test on.
 
     Parameters
     ----------
@@ -44,44 +49,26 @@ class LinkEvaluation:
     def __init__(
         self, problem: Problem, model: Logits, decoder: Decoder, parameters: Mapping[str, Array]
     ) -> None:
-        self._problem, self._model, self._parameters = problem, model, parameters
-        self._metrics, self._pairs = chosen_metrics(problem.config.task), pairs_of(problem)
-        self._decoder = decoder
-        self._masks = [mask for mask in HELD_OUT if len(self._pairs.positives[mask])]
-        self._of_all: dict[str, tuple[ScoredPairs, np.ndarray]] = {}
-        self._volume = NOTHING
-        self._filtered: dict[str, FilteredRanks] = {}
-        for mask in self._masks:
-            self._of_all[mask] = self._placed(mask)
-            if ranks_all(problem.config.task):
-                self._filtered[mask] = FilteredRanks(problem, decoder, mask)
-
-    @property
-    def names(self) -> list[str]:
-        """The names of all values, such as "val_hits@100"."""
-        return [f"{mask}_{metric}" for metric in self._metrics for mask in HELD_OUT]
+        super().__init__(problem, model)
+        self._parameters, self._pairs = parameters, pairs_of(problem)
+        self._decoder, self._volume = decoder, NOTHING
+        every = [mask for mask in HELD_OUT if len(self._pairs.positives[mask])]
+        self._of_all = {mask: self._placed(mask) for mask in every}
+        filtered = every if getattr(problem.config.task, "ranked", "") == FILTERED else []
+        self._filtered = {mask: FilteredRanks(problem, decoder, mask) for mask in filtered}
 
     def volume(self) -> Volume:
         """The volume of an evaluation, once there was one."""
-        found = self._volume
-        products = self._model.products(backward=False)
-        return sum((self._problem.scheme.volume(*each) for each in products), found)
+        return super().volume() + self._volume
 
-    def __call__(self) -> dict[str, float | None]:
-        """All values, equal on every rank; None where there are no such pairs."""
-        problem, comm = self._problem, self._problem.runtime.comm
-        values: dict[str, float | None] = dict.fromkeys(self.names)
-        with problem.runtime.traffic.during("eval"), problem.runtime.phases.as_one("eval"):
-            rows, self._volume = self._model.forward(), NOTHING
-            for mask in self._masks:
-                scored = self._scores(mask, rows)
-                for metric in self._metrics:
-                    k = hits_of(metric)
-                    function = METRICS.get(metric)
-                    value = (partial(function, k=k) if k else function)(comm, scored)
-                    if value is not None and np.isfinite(value):
-                        values[f"{mask}_{metric}"] = value
-        return values
+    def _values(self) -> Iterator[tuple[str, float | None]]:
+        rows, self._volume = self._model.forward(), NOTHING
+        for mask in self._of_all:
+            scored = self._scores(mask, rows)
+            for metric in self._metrics:
+                k, function = hits_of(metric), METRICS.get(metric)
+                function = partial(function, k=k) if k else function
+                yield f"{mask}_{metric}", function(self._problem.runtime.comm, scored)
 
     def _placed(self, mask: str) -> tuple[ScoredPairs, np.ndarray]:
         """Positives and common negatives where they are scored; which are positives."""
@@ -153,5 +140,20 @@ class LinkEvaluation:
             problem.runtime.traffic.count(all_reduce(counts.nbytes, comm.size))
             self._volume += all_reduce(counts.nbytes, comm.size)
             mine = slice_of(len(ends), comm.rank, comm.size)
-            found.append(counts.sum(axis=0)[mine] / 2 + 1)
+            found.append(metrics.ranks_of(*counts)[mine])
         return np.concatenate(found) if found else np.zeros(0)
+
+
+def of_weights(done: Computed) -> tuple[dict[str, float | None], tuple[str, ...]]:
+    """The metrics of given weights, of the pairs that are configured, and warnings for the user."""
+    problem = done.problem
+    with agreed(problem.runtime.comm):
+        if problem.source.stored.pairs is None:
+            path = problem.source.stored.path
+            raise UserError(
+                f"{path} has no pairs to validate or to test on",
+                f"draw some: gcn-partition pairs {path}",
+            )
+    rows = GivenLogits(done.result, problem.network.widths)
+    given = of_decoder(problem, done.weights.parameters)
+    return LinkEvaluation(problem, rows, Decoder(problem), given)(), problem.told

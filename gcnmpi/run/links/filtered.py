@@ -16,6 +16,7 @@ import numpy as np
 
 from gcnmpi.core.volume import NOTHING, all_reduce
 from gcnmpi.mpi.comm import reduce_in_place, slice_of
+from gcnmpi.nn.metrics.pairs import ranks_of
 from gcnmpi.nn.metrics.ranking import TIES
 from gcnmpi.nn.tasks.drawing import RANKED_AT_ONCE, TILE
 from gcnmpi.run.links.scoring import AT_ONCE, Decoder, LocalScores, pairs_of
@@ -76,8 +77,7 @@ class FilteredRanks:
         runtime.traffic.count(all_reduce(counts.nbytes, comm.size))
         self.volume += all_reduce(counts.nbytes, comm.size)
         mine = slice_of(size, comm.rank, comm.size)
-        ranks: np.ndarray = counts.sum(axis=1)[:, mine] / 2 + 1
-        return ranks.reshape(-1)
+        return ranks_of(*counts.swapaxes(0, 1))[:, mine].reshape(-1)
 
     def _counts(
         self,

@@ -1,33 +1,31 @@
-"""One epoch of link prediction: for each batch of pairs all rows of vertices, scores, an update."""
+"""Link prediction: of each batch of pairs all rows of vertices, scores, and their gradient."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from gcnmpi.core.arrays import Number
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.kernels.interface.kernel import Array
-from gcnmpi.mpi.comm import agreed, maximum, slice_of
+from gcnmpi.mpi.comm import agreed, slice_of
 from gcnmpi.nn.model import PASSES, Passes
 from gcnmpi.nn.program import products
 from gcnmpi.nn.tasks.drawing import Drawn, drawer_of
-from gcnmpi.nn.tasks.interface import Targets
-from gcnmpi.nn.tasks.links import GROUPED, each_alone
-from gcnmpi.options.task import LinkOptions, masks_arcs
+from gcnmpi.nn.tasks.links import GROUPED, TASK, each_alone
+from gcnmpi.options.task import LinkOptions
+from gcnmpi.run.links.evaluation import LinkEvaluation
 from gcnmpi.run.links.masked import MaskedMatrix
 from gcnmpi.run.links.scoring import Decoder, KnownPairs, Scored, pairs_of
 from gcnmpi.run.problem import Problem, load_features
-from gcnmpi.run.step import BatchedStep
+from gcnmpi.run.step import BatchLoss, Interrupt, Work
 from gcnmpi.schemes.operations import EXCHANGES
 from gcnmpi.schemes.row_scheme import Laid, RowScheme
 from gcnmpi.schemes.sampled import BatchScheme, Memory
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PairBatch:
     """The pairs of a batch, ready to be scored.
 
     Attributes
@@ -46,25 +44,25 @@ class Prepared:
     drawn: tuple[int, int]
 
 
-class LinkStep(BatchedStep):
-    """One epoch on pairs of vertices, which all ranks compute together.
+class LinkWork(Work):
+    """Batches of pairs of vertices, which all ranks score together.
 
     Attributes
     ----------
-    model, targets, optimizer
-        As of :class:`~gcnmpi.run.step.Step`.
     decoder : Decoder
     """
 
     def __init__(self, problem: Problem) -> None:
         task, config, comm = problem.config.task, problem.config, problem.runtime.comm
         assert isinstance(task, LinkOptions)
-        masked, self._features = masks_arcs(task), load_features(problem)
+        masked, self._features = TASK.steps(task).matrix, load_features(problem)
         super().__init__(problem, self._features, ("evaluation",) if masked else PASSES)
         stored = problem.source.stored
         n, types = stored.manifest.n, stored.graph.vertex_types
         with agreed(comm):
             self._drawer = drawer_of(task, pairs_of(problem), n, config.train.seed, types)
+        self.batches = self._drawer.sampler.batches
+        self.examples = {mask: len(of) for mask, of in pairs_of(problem).positives.items()}
         self.decoder = Decoder(problem)
         self._grouped = GROUPED.get(task.objective)
         self._known = KnownPairs(problem, self.decoder, n) if task.filter else None
@@ -72,7 +70,7 @@ class LinkStep(BatchedStep):
         # This rank draws for these positives, whoever scores them.
         self._numbers, self._epoch = np.arange(mine.start, mine.stop), 0
         self._batches = self._numbers
-        self._predicted, self._kept = NOTHING, list[Prepared]()
+        self._predicted, self._kept = NOTHING, list[PairBatch]()
         self._masked: MaskedMatrix | None = None
         # The volume of the network's products, where M is the same in every step.
         every = () if masked else self.model.products(backward=True)
@@ -90,32 +88,17 @@ class LinkStep(BatchedStep):
             all_products = products(problem.program, steps, lambda place: 0)
             self._exchanged = [each for each in all_products if each[0] in EXCHANGES]
 
-    def _load_targets(self) -> Targets:
-        """None: pairs are told apart, not vertices."""
-        every = pairs_of(self._problem).positives
-        return Targets(np.zeros(0, np.int32), {}, {mask: len(of) for mask, of in every.items()})
-
-    @property
-    def batches(self) -> int:
-        """Batches of positives in an epoch."""
-        return self._drawer.sampler.batches
-
     def predicted(self, epochs: int) -> Volume:
         """The volume of the epochs that were run, from the plans of their batches."""
         return self._predicted
 
-    def _batch(
-        self, epoch: int, batch: int, lr: float, interrupt: Callable[[], bool]
-    ) -> tuple[float, bool]:
-        sampler = self._drawer.sampler
-        loss, flat = self.gradient(epoch, batch)
-        self._update(flat, lr, loss)
-        interrupted = sampler.batches > 1 and maximum(self._problem.runtime.comm, interrupt()) > 0
-        return float(loss) * sampler.count(batch) / sampler.n, interrupted
+    def evaluation(self) -> LinkEvaluation:
+        """The metrics of pairs that are held out."""
+        return LinkEvaluation(self._problem, self.model, self.decoder, self.model.parameters)
 
-    def gradient(self, epoch: int, batch: int = 0) -> tuple[Number, Array]:
-        """Loss of a batch and flat gradient, as :meth:`gcnmpi.run.step.Step.gradient`."""
-        model, number = self.model, (epoch - 1) * self.batches + batch + 1
+    def gradient(self, epoch: int, batch: int, interrupt: Interrupt) -> BatchLoss:
+        """All rows of vertices, and the scores of the pairs of a batch."""
+        sampler, number = self._drawer.sampler, (epoch - 1) * self.batches + batch + 1
         passes = self._passes(epoch, batch)
         passes.forward(number)
         with self._problem.runtime.phases("sample"):
@@ -127,10 +110,9 @@ class LinkStep(BatchedStep):
         decoder.backward(number)
         passes.backward(number)
         self._predicted += self._volume(prepared)
-        flat = model.gradients.flat
-        return self._sum(loss, flat[model.gradients.shared]), flat
+        return BatchLoss(loss, sampler.count(batch), sampler.n)
 
-    def _loss(self, prepared: Prepared, batch: int, scores: Array) -> float:
+    def _loss(self, prepared: PairBatch, batch: int, scores: Array) -> float:
         """This rank's share of the loss of a batch; the gradient of scores is written."""
         kernel, (drawn, negatives) = self._problem.runtime.kernel, prepared.drawn
         count = self._drawer.sampler.count(batch)
@@ -153,7 +135,7 @@ class LinkStep(BatchedStep):
         kernel.copy(kernel.from_host(slope[:, np.newaxis]), gradient)
         return total / count
 
-    def _prepared(self, epoch: int, batch: int, passes: Passes) -> Prepared:
+    def _prepared(self, epoch: int, batch: int, passes: Passes) -> PairBatch:
         """The pairs of a batch, brought to where they are scored."""
         if self._kept:
             return self._kept[0]
@@ -169,7 +151,7 @@ class LinkStep(BatchedStep):
         training = model.gradients, passes.output_grad
         rows, lasts = passes.logits, fixed and self._masked is None
         scored = self.decoder.scored(placed, rows, model.parameters, training, lasts)
-        prepared = Prepared(scored, positive, counts, drawn)
+        prepared = PairBatch(scored, positive, counts, drawn)
         if lasts:
             self._kept.append(prepared)
         return prepared
@@ -199,7 +181,7 @@ class LinkStep(BatchedStep):
             self._features, model.parameters, model.gradients, ("training",),
         )  # fmt: skip
 
-    def _volume(self, prepared: Prepared) -> Volume:
+    def _volume(self, prepared: PairBatch) -> Volume:
         """The volume of a step, by the plans of its exchanges."""
         found = self._of_network + self.decoder.volume(prepared.scored, backward=True)
         if self._masked is not None:
