@@ -48,7 +48,7 @@ def doctor(
 
     def call(comm: Comm, claims: Claims) -> int:
         from gcnmpi.cluster.doctor import as_facts, examine
-        from gcnmpi.report.machines import print_findings
+        from gcnmpi.report.checks import print_findings
 
         seats, links, findings = examine(comm, folder, graph, partition, config)
         if comm.rank == 0 and as_json:

@@ -65,7 +65,6 @@ _MODULES = {
     "verbs": ("train", "infer", "evaluate", "score", "verify", "propagate"),
     "making": ("import", "partition"),
     "schemes": ("plan", "volumes", "calibrate", "bench-schemes"),
-    "bench": ("bench",),
     "repeated": ("repeat", "sweep"),
     "demo": ("demo",),
     "cluster": ("doctor", "submit", "status", "stop"),

@@ -11,19 +11,25 @@ import numpy as np
 from gcnmpi import __version__
 from gcnmpi.options.config import keys
 from gcnmpi.options.task import LOWER_IS_BETTER
-from gcnmpi.report.groups import (
+from gcnmpi.report.comparison import (
     FACTS,
     all_further,
     as_text,
+    counts_of,
     different_facts,
     different_keys,
     fact,
+    how_scored,
+    label_of,
+    learns_pairs,
     spread,
 )
-from gcnmpi.report.pairs import counts_of, how_scored, label_of, learns_pairs
-from gcnmpi.report.run_curves import Entry, by_run, curves, entries_of
 from gcnmpi.report.run_facts import COMPUTING, RunFacts, total
 from gcnmpi.report.run_figures import (
+    Entry,
+    by_run,
+    curves,
+    entries_of,
     memory_figures,
     time_figures,
     traffic_figures,

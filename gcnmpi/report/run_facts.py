@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gcnmpi.core.timing import EPOCH_PHASES
-from gcnmpi.report.groups import further_metrics
+from gcnmpi.report.comparison import further_metrics
 from gcnmpi.run.record import Each, End, Epoch, PhaseSample, RunRecord, Start
 from partition.errors import UserError
 
