@@ -106,8 +106,9 @@ def find_source(
         On all ranks, if the graph, the partition or the configuration do not fit together.
     """
     stored = graph if isinstance(graph, StoredGraph) else open_folder(comm, graph, config)
-    size, per_node = ranks_of_group(comm.size, config.train), most_ranks_a_node(comm)
+    per_node = most_ranks_a_node(comm)
     with agreed(comm):
+        size = ranks_of_group(comm.size, config.train)
         config = task_of(config.task).resolve(config, stored)
     found, scheme = from_root(
         comm, lambda: resolved_options(stored, partition, config, size, per_node, whole_rows)
