@@ -217,7 +217,7 @@ class Passed:
 
     @property
     def output(self) -> np.ndarray:
-        """The last value."""
+        """The value of the last operator."""
         return self.values[-1]
 
     def back(self, grad: np.ndarray) -> tuple[np.ndarray, Weights]:

@@ -61,7 +61,7 @@ class SampleProblem(Serial):
         return loss, passed.back(slope)[1], moments
 
     def outputs(self, weights: Weights) -> np.ndarray:
-        """What is predicted of all samples that are held out, in units of the deviations."""
+        """Predictions of all samples that are held out, in units of the deviations."""
         found = [z for mask in HELD_OUT for z, _ in self._predicted(weights, mask)]
         return np.vstack(found) if found else np.zeros((0, self._frames.outputs))
 

@@ -140,7 +140,7 @@ def verify(
 
 @dataclass(frozen=True)
 class _Measured:
-    """What a run gives besides its curve and weights; whole matrices are on rank 0."""
+    """Results of a run besides its curve and weights; whole matrices are on rank 0."""
 
     logits: np.ndarray
     classes: np.ndarray

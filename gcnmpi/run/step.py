@@ -61,7 +61,7 @@ class BatchLoss:
 
 
 class Work(ABC):
-    """What a task does in an epoch: the gradient of each of its batches.
+    """The work of a task in an epoch: the gradient of each of its batches.
 
     Parameters
     ----------

@@ -186,7 +186,7 @@ class SampleEvaluation(Evaluation):
         self.leads = {}
 
     def products(self) -> list[Product]:
-        """Those of as many passes as there are steps of samples."""
+        """Products of one pass for each step of samples."""
         return super().products() * sum(len(self._steps(mask)) for mask in HELD_OUT)
 
     def _values(self) -> Iterator[tuple[str, float | None]]:
