@@ -15,7 +15,7 @@ _NAMES = {
     "graph": "gcnmpi.api.graph",
     "infer": "gcnmpi.api.inference:infer",
     "launch": "gcnmpi.api.launching:launch",
-    "propagate": "gcnmpi.api.propagation:propagate",
+    "propagate": "gcnmpi.api.inference:propagate",
     "RankError": "gcnmpi.api.launching:RankError",
     "score": "gcnmpi.api.inference:score",
     "stack": "gcnmpi.nn.networks.stack:stack",

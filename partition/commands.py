@@ -88,6 +88,9 @@ def command(function: Callable[..., object]) -> click.Command:
     :func:`like` are added. Where the function returns a :class:`Result`, the command has
     ``--json``.
 
+    Fields that the attribute ``hidden`` of a dataclass names are no options; one that is annotated
+    with ``argument`` is an argument.
+
     The docstring is the help. In its section Parameters (of a dataclass: Attributes) stands behind
     the colon how an option is written where that is not ``--name``, and its metavar; examples come
     last.
@@ -95,17 +98,17 @@ def command(function: Callable[..., object]) -> click.Command:
     text, _, examples = _sections(function)
     hints = get_type_hints(function, include_extras=True)
     shows = hints.get("return") is Result
-    kinds: dict[str, Any] = {key: hint for key, hint in hints.items() if _is_group(hint)}
+    given = {key: hint for key, hint in hints.items() if key != "return"}
+    kinds: dict[str, Any] = {key: hint for key, hint in given.items() if _is_group(hint)}
 
     @functools.wraps(function)
-    def run(**given: Any) -> None:
-        as_json = given.pop("as_json", False)
+    def run(**given: Any) -> object:
+        as_json = shows and given.pop("as_json")
         for name, kind in kinds.items():
             values = {each.name: given.pop(each.name) for each in dataclasses.fields(kind)}
             given[name] = kind(**values)
         result = function(**given)
-        if isinstance(result, Result):
-            result.print(as_json)
+        return result.print(as_json) if isinstance(result, Result) else result
 
     if shows:
         option("--json as_json", "Print one JSON value and nothing else.", is_flag=True)(run)
@@ -158,6 +161,7 @@ def _declarations(what: Any) -> Iterator[_Decorator]:
     entries = [entry for one in described for entry in _ENTRY.findall(_sections(one)[1])]
     forms = {name: (form, text) for name, form, text in entries}
     there = {each.name for each in getattr(what, "__click_params__", ())}
+    there.update(getattr(what, "hidden", ()))
     for name, parameter in inspect.signature(what).parameters.items():
         if name in there or parameter.kind is parameter.VAR_KEYWORD:
             continue
@@ -172,7 +176,10 @@ def _declarations(what: Any) -> Iterator[_Decorator]:
             default, more = None, {"required": True}
         metavar = " ".join(word for word in form.split() if word[0] != "-")
         more |= _typed(hints[name]) | ({"metavar": metavar} if metavar else {})
-        if parameter.kind is not parameter.KEYWORD_ONLY and not isinstance(what, type):
+        if more.get("required"):
+            more.pop("default", None)
+        positional = parameter.kind is not parameter.KEYWORD_ONLY and not isinstance(what, type)
+        if more.pop("argument", positional):
             yield click.argument(name, nargs=-1 if more.pop("multiple", False) else 1, **more)
             continue
         said = " ".join(text.split()) or more.get("help"), more.pop("also", None)

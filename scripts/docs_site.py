@@ -174,14 +174,14 @@ def learning() -> str:
 
 def record() -> str:
     """The fields of the record of a run, event by event."""
-    from gcnmpi.run.fields import FIELDS
+    from gcnmpi.run.record import field_tables
 
-    return tables("field", FIELDS)
+    return tables("field", field_tables())
 
 
 def methods() -> str:
     """The options of the methods of ``gcnmpi propagate``."""
-    from gcnmpi.cli.propagate import options_of_methods
+    from gcnmpi.cli.verbs import options_of_methods
     from gcnmpi.options.methods import EMBEDDINGS, METHODS
 
     found = []

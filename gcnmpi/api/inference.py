@@ -1,45 +1,26 @@
-"""Inference, scores of pairs and metrics of given weights, from Python."""
+"""Inference, metrics, scores of pairs and propagation, from Python."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gcnmpi.api.calls import Network, Settings, in_session, warn
 from gcnmpi.api.graph import Graph
-from gcnmpi.api.ranks import ranks_of
 from gcnmpi.api.record import Run
-from gcnmpi.api.settings import Network, Settings, configured
-from gcnmpi.api.training import ALIKE, path_of
-from gcnmpi.mpi.comm import Comm, agreed, check_same
-from gcnmpi.mpi.watch import watchdog
-from gcnmpi.options.config import Config
-from gcnmpi.options.outputs import (
-    RESULTS,
-    TABLES,
-    Inferring,
-    Scoring,
-    check_distinct,
-    check_suffix,
-    features_path,
-)
-from gcnmpi.options.task import LINKS
-from gcnmpi.report.outcome import undescribed
+from gcnmpi.mpi.comm import Comm
+from gcnmpi.options.requests import EvaluateRequest, InferRequest, ScoreRequest
+from gcnmpi.report.progress import undescribed
 from gcnmpi.run import inference
-from gcnmpi.run.claims import Claims
 from gcnmpi.run.inference import evaluate_weights
 from gcnmpi.run.links.asked import score_pairs, top_partners
 from gcnmpi.run.samples.inference import infer_samples
-from gcnmpi.run.weights_file import task_of
 
-SCORED: Mapping[str, object] = {"task.name": LINKS}
-"""What is to be scored, of weights that do not say their task."""
+if TYPE_CHECKING:
+    from gcnmpi.mpi.comm import Comm
 
 
 def infer(
@@ -96,19 +77,16 @@ def infer(
     UserError
         On all ranks, for whatever ``gcnmpi infer`` refuses.
     """
-    picked = Path(rows) if isinstance(rows, str | os.PathLike) else rows
-    if picked is not None and not isinstance(picked, Path):
-        picked = np.asarray(picked)
-    words = {"what": what, "layer": layer, "samples": samples}
-    with _asking(
-        graph, weights, partition, out, RESULTS, model, config, force, comm, settings, words, {}
-    ) as (ranks, asked):
-        asked = dataclasses.replace(asked, what=what, layer=layer, rows=picked)
+    arguments = InferRequest, comm, config, model, settings
+    with in_session(
+        "gcnmpi.infer", *arguments, graph=graph, weights=weights, partition=partition, what=what,
+        layer=layer, rows=rows, samples=samples, out=out, force=force,
+    ) as (ranks, request, _):  # fmt: skip
         if samples is None:
-            done = inference.infer(ranks, asked)
+            done = inference.infer(ranks, request)
         else:
-            done = infer_samples(ranks, asked, samples).done
-    _warn(ranks, done)
+            done = infer_samples(ranks, request, samples).done
+    warn(ranks, _warnings(done))
     return done.values
 
 
@@ -153,13 +131,13 @@ def score(
     UserError
         On all ranks, for whatever ``gcnmpi score`` refuses.
     """
-    given = pairs if isinstance(pairs, str | os.PathLike) else np.asarray(pairs)
-    words = {"of": of, "pairs": None if isinstance(given, np.ndarray) else str(given)}
-    with _asking(
-        graph, weights, partition, out, RESULTS, model, config, force, comm, settings, words
-    ) as (ranks, asked):
-        done = score_pairs(ranks, Scoring(asked, given, of or ""))
-    _warn(ranks, done)
+    arguments = ScoreRequest, comm, config, model, settings
+    with in_session(
+        "gcnmpi.score", *arguments, graph=graph, weights=weights, partition=partition, pairs=pairs,
+        of=of or "", out=out, force=force,
+    ) as (ranks, request, _):  # fmt: skip
+        done = score_pairs(ranks, request)
+    warn(ranks, _warnings(done))
     return done.values
 
 
@@ -207,55 +185,14 @@ def top(
     UserError
         On all ranks, for whatever ``gcnmpi score`` refuses.
     """
-    given = vertices if isinstance(vertices, str | Path) else np.asarray(vertices)
-    words = {"k": k, "with_arcs": with_arcs, "relation": relation}
-    with _asking(
-        graph, weights, partition, out, TABLES, model, config, force, comm, settings, words
-    ) as (ranks, asked):
-        scoring = Scoring(asked, None, "", k, given, with_arcs, relation=relation)
-        done, table = top_partners(ranks, scoring)
-    _warn(ranks, done)
+    arguments = ScoreRequest, comm, config, model, settings
+    with in_session(
+        "gcnmpi.top", *arguments, graph=graph, weights=weights, partition=partition, top=k,
+        vertices=vertices, with_arcs=with_arcs, relation=relation, out=out, force=force,
+    ) as (ranks, request, _):  # fmt: skip
+        done, table = top_partners(ranks, request)
+    warn(ranks, _warnings(done))
     return table
-
-
-@contextmanager
-def _asking(
-    graph: Graph | str | os.PathLike,
-    weights: Run | str | os.PathLike,
-    partition: str | None,
-    out: str | os.PathLike | None,
-    suffixes: Sequence[str],
-    model: Network,
-    config: Settings,
-    force: bool,
-    comm: Comm | None,
-    settings: Mapping[str, object],
-    words: Mapping[str, object],
-    under: Mapping[str, object] = SCORED,
-) -> Iterator[tuple[Comm, Inferring]]:
-    """The ranks, and what gives the rows of vertices; they ask for the same in this block.
-
-    ``under``: values of keys that neither weights nor settings may say.
-    """
-    ranks, path = ranks_of(comm), path_of(graph)
-    with agreed(ranks):
-        file, target = _file_of(weights), None if out is None else Path(out)
-        check_suffix("out", target, suffixes)
-        inputs = {"graph": path, "weights": file, "its features": features_path(file)}
-        check_distinct({**inputs, "out": target})
-    with (
-        configured(ranks, config, model, settings, {**under, **task_of(file)}) as (full, given),
-        _guarded(ranks, full, path, partition, {**words, "out": target}),
-    ):
-        yield ranks, Inferring(path, partition, full, file, target, given, force=force)
-
-
-def _warn(ranks: Comm, done: inference.Inference) -> None:
-    """Say on rank 0 what the user should know, as of the line that called this module."""
-    if ranks.rank == 0:
-        unsaid = () if done.weights.described else (undescribed(done),)
-        for text in (*unsaid, *done.warnings):
-            warnings.warn(text, stacklevel=3)
 
 
 def evaluate(
@@ -286,30 +223,78 @@ def evaluate(
     UserError
         On all ranks: as :func:`infer`; or if the graph has not the labels of the task.
     """
-    ranks = ranks_of(comm)
-    with agreed(ranks):
-        file = _file_of(weights)
-    with (
-        configured(ranks, config, model, settings, task_of(file)) as (full, given),
-        _guarded(ranks, full, path_of(graph), partition, {}),
-    ):
-        asked = Inferring(path_of(graph), partition, full, file, given=given)
-        found, told = evaluate_weights(ranks, asked)
-    for text in told if ranks.rank == 0 else ():
-        warnings.warn(text, stacklevel=2)
+    arguments = EvaluateRequest, comm, config, model, settings
+    options = {"graph": graph, "weights": weights, "partition": partition}
+    with in_session("gcnmpi.evaluate", *arguments, **options) as (ranks, request, _):
+        found, warnings = evaluate_weights(ranks, request)
+    warn(ranks, warnings)
     return found
 
 
-@contextmanager
-def _guarded(
-    ranks: Comm, config: Config, graph: Path, partition: str | None, asked: Mapping[str, object]
-) -> Iterator[None]:
-    """Ranks that ask for the same, while the graph is theirs."""
-    with watchdog(config.comm.timeout, ranks.rank), Claims(ranks, "gcnmpi.infer") as claims:
-        check_same(ranks, {"configuration": config, "partition": partition, **asked}, ALIKE)
-        claims.graph(graph, partition)
-        yield
+def propagate(
+    graph: Graph | str | os.PathLike,
+    method: str,
+    /,
+    *,
+    partition: str | None = None,
+    out: str | os.PathLike | None = None,
+    config: Settings = None,
+    force: bool = False,
+    comm: Comm | None = None,
+    **settings: object,
+) -> np.ndarray | dict[str, np.ndarray] | None:
+    """Compute a method on a graph, as ``gcnmpi propagate``: a row for each vertex.
+
+    All ranks call it with the same arguments.
+
+    Parameters
+    ----------
+    graph : Graph or path
+    method : str
+        "pagerank", "label-propagation", "correct-and-smooth", "sgc", "sign", "appnp",
+        "laplacian-eigenvectors", "embed", "components" or "core-numbers".
+    partition : str, optional
+        Into as many parts as there are ranks; one rank needs none.
+    out : path, optional
+        File to write: ``.npy``, ``.npz``, ``.csv`` or ``.parquet``; without it, rank 0 gets the
+        arrays.
+    config : path or mapping, optional
+        A TOML file, or keys with their values.
+    force : bool
+        Start although a node has less memory than was forecast; go on from a checkpoint of another
+        partition, with other rounding.
+    comm : communicator of mpi4py, optional
+    **settings
+        Options of the method, such as ``damping=0.9``, and keys of the configuration with a "_"
+        for the dot, such as ``scheme_name="bcast"``.
+
+    Returns
+    -------
+    array, dict of str to array, or None
+        On rank 0, unless ``out`` is given: (n,) or (n, width); of "laplacian-eigenvectors",
+        "values" and "vectors".
+
+    Raises
+    ------
+    UserError
+        On all ranks, for whatever ``gcnmpi propagate`` refuses.
+    """
+    from gcnmpi.propagation.running import propagate as run
+    from gcnmpi.propagation.settings import PropagateRequest
+
+    arguments = PropagateRequest, comm, config, None, settings
+    options = {"graph": graph, "partition": partition, "out": out, "force": force}
+    with in_session("gcnmpi.propagate", *arguments, method=method, **options) as call:
+        ranks, request, claims = call
+        if request.checkpoints is not None:
+            claims.folder(request.checkpoints[0])
+        done = run(ranks, request)
+    notes = [note for note in done.outcome.notes if note.startswith("warning: ")]
+    warn(ranks, (*done.warnings, *(note.removeprefix("warning: ") for note in notes)))
+    if done.values is None or not done.outcome.arrays:
+        return done.values
+    return {done.outcome.name: done.values, **done.outcome.arrays}
 
 
-def _file_of(weights: Run | str | os.PathLike) -> Path:
-    return weights.weights_file() if isinstance(weights, Run) else Path(weights)
+def _warnings(done: inference.Inference) -> tuple[str, ...]:
+    return (*(() if done.weights.described else (undescribed(done),)), *done.warnings)

@@ -1,25 +1,13 @@
-"""Functions that all ranks call alike, in a program under mpirun and in one that is alone."""
+"""A function of rank 0, in a program under mpirun and in one that is alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from gcnmpi.mpi.launch import launched
 
-if TYPE_CHECKING:
-    from gcnmpi.mpi.comm import Comm
-
 T = TypeVar("T")
-
-
-def ranks_of(comm: Comm | None) -> Comm:
-    """The communicator that was given, or that of all ranks, with which MPI starts if need be."""
-    if comm is not None:
-        return comm
-    from gcnmpi.mpi.process import world
-
-    return world()
 
 
 def on_root(make: Callable[[], T]) -> T:

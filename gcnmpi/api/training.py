@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gcnmpi.api.calls import Network, Settings, in_session, requested, warn
 from gcnmpi.api.graph import Graph
-from gcnmpi.api.ranks import ranks_of
 from gcnmpi.api.record import Run
-from gcnmpi.api.settings import Network, Settings, configured
-from gcnmpi.mpi.comm import Comm, agreed, check_same, from_root
+from gcnmpi.mpi.comm import Comm, agreed, from_root
 from gcnmpi.mpi.process import told
-from gcnmpi.options.outputs import Training, check_training_files, job_folder
+from gcnmpi.options.requests import TrainRequest, VerifyRequest, job_folder
 from gcnmpi.report.checks import print_checks
 from gcnmpi.report.progress import Progress
 from gcnmpi.run.best import diverged
-from gcnmpi.run.logs import parse_logs
+from gcnmpi.run.claims import check_words
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.record import Epoch, read_run
 from gcnmpi.run.training import Guard, Stopped, guarded, train_run
 
 Callback = Callable[[dict[str, Any]], object]
-ALIKE = "all ranks call it with the same arguments"
 
 
 def train(
@@ -92,31 +89,22 @@ def train(
     Stopped
         If ``gcnmpi stop``, SIGUSR1, SIGTERM or a first Ctrl-C asked for an end.
     """
-    comm = ranks_of(comm)
-    with configured(comm, config, model, settings) as (full, _):
+    options = {"graph": graph, "partition": partition, "out": out, "resume": resume, "log": log}
+    call = requested(TrainRequest, comm, config, model, settings, **options, keeps=True)
+    with call as (comm, request):
         with agreed(comm):
-            folder = job_folder(None if out is None else Path(out))
-            logs = parse_logs(log)
-            asked = Training(
-                path_of(graph), partition, full, folder, None, None, resume, keeps=True, logs=logs
-            )
-            check_training_files(asked)
-        with guarded(comm, full, "gcnmpi.train") as guard:
-            here = {"configuration": full, "out": folder, "partition": partition, "log": logs}
-            more = {"resume": resume, "number of callbacks": len(callbacks)}
-            check_same(comm, here | more, ALIKE)
-
-            told = comm.rank == 0 and not progress
+            request = dataclasses.replace(request, out=job_folder(request.out))
+        with guarded(comm, request.config, "gcnmpi.train") as guard:
+            words = request.words | {"number of callbacks": len(callbacks)}
+            check_words(comm, request.config, words)
 
             def begin(problem: Problem) -> contextlib.AbstractContextManager[Callable]:
-                for warning in problem.told if told else ():
-                    warnings.warn(warning, stacklevel=4)  # where this function was called
+                warn(comm, () if progress else problem.told, 5)
                 return _epochs(problem, guard, callbacks, progress)
 
-            done = train_run(comm, asked, guard, begin)
-    rose = diverged(done.epochs, full.train.lr)
-    if rose is not None and comm.rank == 0:
-        warnings.warn(rose, stacklevel=2)
+            done = train_run(comm, request, guard, begin)
+    rose = diverged(done.epochs, request.config.train.lr)
+    warn(comm, () if rose is None else (rose,))
     if done.stopped:
         raise Stopped.on(comm)
     return Run(done.folder, from_root(comm, lambda: read_run(done.folder)))
@@ -140,22 +128,14 @@ def verify(
     """
     from gcnmpi.proof.verify import verify as run
 
-    comm, path = ranks_of(comm), path_of(graph)
-    with (
-        configured(comm, config, model, settings, settings=("dtype=float64",)) as (full, _),
-        guarded(comm, full, "gcnmpi.verify") as guard,
-    ):
-        check_same(comm, {"configuration": full, "partition": partition}, ALIKE)
-        guard.claims.graph(path, partition)
-        found = run(comm, path, partition, full, moved=guard.moved)
+    arguments = VerifyRequest, comm, config, model, settings
+    options = {"graph": graph, "partition": partition}
+    with in_session("gcnmpi.verify", *arguments, **options) as (comm, request, claims):
+        where = request.graph, request.partition, request.config
+        found = run(comm, *where, moved=claims.moved)
     if comm.rank == 0:
         print_checks(found)
     return found.ok
-
-
-def path_of(graph: Graph | str | os.PathLike) -> Path:
-    """The folder of a graph."""
-    return graph.path if isinstance(graph, Graph) else Path(graph)
 
 
 @contextlib.contextmanager

@@ -6,12 +6,14 @@ import shlex
 import subprocess
 import webbrowser
 from pathlib import Path
+from typing import Annotated
 
 import click
 
+from gcnmpi.cli.common import Many
 from gcnmpi.mpi.launch import launched, local_environment, local_launcher
 from partition import PYTHON
-from partition.commands import option, path_option
+from partition.commands import command
 from partition.errors import UserError
 
 _MODULES = {"gcn-partition": "partition", "gcnmpi": "gcnmpi"}
@@ -19,23 +21,31 @@ _MODELS = ("rp", "gp", "hp")
 RANKS = 4
 
 
-@click.command(short_help="Make a graph, partition it, train on 1 and 4 ranks, and compare.")
-@path_option(
-    "--out",
-    "DIR",
-    "Folder for the graph, the runs and the page.  [default: gcnmpi-demo]",
-    file_okay=False,
-    default=Path("gcnmpi-demo"),
-)
-@option("--vertices", "Vertices of the graph.", 20_000, type=click.IntRange(100))
-@option("--epochs", default=50, type=click.IntRange(1))
-@option("--browse/--no-browse", "Open the page in a browser.  [default: no-browse]")
-def demo(out: Path, vertices: int, epochs: int, browse: bool) -> int:
-    """Make a graph with planted communities, partition it for 4 ranks in three ways, train a GCN.
+@command
+def demo(
+    *,
+    out: Annotated[Path, click.Path(path_type=Path, file_okay=False)] = Path("gcnmpi-demo"),
+    vertices: Annotated[int, click.IntRange(100)] = 20_000,
+    epochs: Many = 50,
+    browse: Annotated[bool, {"names": ["--browse/--no-browse"]}] = False,
+) -> None:
+    """Make a graph, partition it, train on 1 and 4 ranks, and compare.
 
-    It trains on one rank, and on four with each partition: the loss is the same, and the rows that
+    The graph has planted communities, and is partitioned for 4 ranks in three ways. A GCN is
+    trained on one rank, and on four with each partition: the loss is the same, and the rows that
     ranks send are not. Each command is printed before it runs, so that it can be repeated and
     changed. The page with curves and bytes is DIR/report.html.
+
+    Parameters
+    ----------
+    out : DIR
+        Folder for the graph, the runs and the page.
+    vertices
+        Vertices of the graph.
+    epochs
+        Epochs of each run.
+    browse
+        Open the page in a browser.  [default: no-browse]
     """
     if launched():
         raise UserError("demo starts ranks of its own", "start it without mpirun")
@@ -60,7 +70,6 @@ def demo(out: Path, vertices: int, epochs: int, browse: bool) -> int:
     _run(1, f"gcnmpi report {folders} --html {shlex.quote(str(page))}")
     if browse and not webbrowser.open(page.absolute().as_uri()):
         click.echo("no browser could be opened", err=True)
-    return 0
 
 
 def _step(text: str) -> None:

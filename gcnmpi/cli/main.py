@@ -1,4 +1,4 @@
-"""The ``gcnmpi`` command: train, infer, verify, config, report. Launch it with mpirun or srun."""
+"""The ``gcnmpi`` command, and what shows what there is. Launch it with mpirun or srun."""
 
 from __future__ import annotations
 
@@ -7,40 +7,22 @@ import json
 import os
 import re
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import click
 
-from gcnmpi.cli import common
+from gcnmpi.cli.common import Json, Many, Words, tables_option
 from gcnmpi.mpi.launch import launched, start_limit
-from gcnmpi.mpi.watch import EXIT_REQUEUE, watchdog
-from gcnmpi.options.config import (
-    keys,
-    load_config,
-    readers,
-)
-from gcnmpi.options.outputs import (
-    RESULTS,
-    Inferring,
-    Training,
-    check_distinct,
-    check_suffix,
-    check_training_files,
-    features_path,
-)
+from gcnmpi.options.config import Config, keys, readers, value_of
 from gcnmpi.options.settings import shipped_configs
-from gcnmpi.run.logs import parse_logs
-from partition.commands import Commands, figures_option, option, page_option, path_option
+from partition.commands import Commands, command, figures_option, page_option
 from partition.errors import EXIT_USER_ERROR, UserError, meant_keys, unknown_name
 
 if TYPE_CHECKING:
     from gcnmpi.mpi.comm import Comm
-    from gcnmpi.run.claims import Claims
-    from gcnmpi.run.problem import Problem
-    from gcnmpi.run.record import Epoch
 
 
 def main() -> None:
@@ -56,11 +38,11 @@ def main() -> None:
         timeout = outcome.timeout or start_limit(os.environ)
         from gcnmpi.mpi.process import run
     except UserError as error:
-        _report(error)
+        _fail(error)
     run(outcome, timeout)
 
 
-def _report(error: UserError) -> NoReturn:
+def _fail(error: UserError) -> NoReturn:
     with contextlib.suppress(UserError):
         from gcnmpi.mpi.comm import agreed
         from gcnmpi.mpi.process import run
@@ -78,25 +60,19 @@ def _report(error: UserError) -> NoReturn:
 
 _TELLING = 60.0  # seconds that ranks wait for each other to tell a mistake in their words once
 
+# Commands and the modules that have them.
+_MODULES = {
+    "verbs": ("train", "infer", "evaluate", "score", "verify", "propagate"),
+    "making": ("import", "partition"),
+    "schemes": ("plan", "volumes", "calibrate", "bench-schemes"),
+    "repeated": ("repeat", "sweep"),
+    "demo": ("demo",),
+    "cluster": ("doctor", "submit", "status", "stop"),
+}
 ELSEWHERE = {
-    "propagate": "gcnmpi.cli.propagate:propagate",
-    "import": "gcnmpi.cli.importing:import_",
-    "partition": "gcnmpi.cli.partition:partition",
-    "score": "gcnmpi.cli.score:score",
-    "evaluate": "gcnmpi.cli.score:evaluate",
-    "plan": "gcnmpi.cli.schemes:plan",
-    "volumes": "gcnmpi.cli.schemes:volumes",
-    "calibrate": "gcnmpi.cli.schemes:calibrate",
-    "bench-schemes": "gcnmpi.cli.schemes:bench_schemes",
-    "bench": "gcnmpi.cli.bench:bench",
-    "repeat": "gcnmpi.cli.repeated:repeat",
-    "sweep": "gcnmpi.cli.repeated:sweep",
-    "info": "gcnmpi.cli.info:info",
-    "demo": "gcnmpi.cli.demo:demo",
-    "doctor": "gcnmpi.cli.cluster:doctor",
-    "submit": "gcnmpi.cli.cluster:submit",
-    "status": "gcnmpi.cli.cluster:status",
-    "stop": "gcnmpi.cli.cluster:stop",
+    name: f"gcnmpi.cli.{module}:{'import_' if name == 'import' else name.replace('-', '_')}"
+    for module, names in _MODULES.items()
+    for name in names
 }
 
 
@@ -116,268 +92,185 @@ def cli() -> None:
     """
 
 
-@cli.command(short_help="Train on GRAPH and write the record of the run.")
-@common.on_graph
-@common.split_option
-@path_option(
-    "--out",
-    "DIR",
-    "Folder for run.jsonl; default: runs/GRAPH-PARTITION-DATE. A complete run in it is not run "
-    "again; the record of another one is kept as run.previous.jsonl.",
-)
-@path_option(
-    "--save-weights",
-    "W.npz",
-    "Write the final weights under PyTorch Geometric's names; features that were trained go to "
-    "W.features.npy beside it, where infer finds them.",
-    dir_okay=False,
-)
-@path_option(
-    "--save-best",
-    "W.npz",
-    "Write the weights of the epoch with the best validation metric (task.metric).",
-    dir_okay=False,
-)
-@option(
-    "--resume",
-    "auto: from the newest intact checkpoint in DIR, without any from the start. never: from the "
-    "start; record and checkpoints in DIR are kept as ….previous. PATH: from a checkpoint, or the "
-    "newest one of another run; those in DIR after its epoch are removed.",
-    "auto",
-    metavar="auto|never|PATH",
-)
-@click.option(
-    "--log",
-    "log",
-    default="",
-    metavar="NAME,…",
-    help="Write the epochs to DIR for other programs too: csv, tensorboard.",
-)
-@common.quiet_option
-def train(
-    given: common.Given,
-    split: int | None,
-    out: Path | None,
-    save_weights: Path | None,
-    save_best: Path | None,
-    resume: str,
-    log: str,
-    quiet: bool,
-) -> common.Job:
-    """Train on GRAPH; the record of the run goes to DIR/run.jsonl.
-
-    Without --config and --set: a GCN with one hidden layer of 16, 200 epochs of Adam.
-
-    After gcnmpi stop DIR or SIGUSR1, the run finishes its epoch, writes a checkpoint and ends with
-    exit code 75. The same command then continues from the checkpoint. After Ctrl-C, Open MPI's
-    mpirun leaves half a second: what is kept is the state after the last epoch.
-    """
-    config = given.config(*common.of_split(split))
-    files = out, save_weights, save_best
-    asked = Training(given.graph, given.partition, config, *files, resume, logs=parse_logs(log))
-    check_training_files(asked, given.file)
-    check = common.same_words(config)
-
-    def job(comm: Comm) -> int:
-        from gcnmpi.report.outcome import print_trained
-        from gcnmpi.report.progress import Progress, print_warnings
-        from gcnmpi.run.training import guarded, train_run
-
-        began = time.monotonic()
-        with guarded(comm, config, "gcnmpi train") as guard:
-            check(comm)
-
-            machine: list[str] = []
-
-            @contextlib.contextmanager
-            def progress(problem: Problem) -> Iterator[Callable[[Epoch], None]]:
-                machine.extend(problem.machine)
-                if quiet and comm.rank == 0:
-                    print_warnings(problem.warnings)
-                hidden, folders = quiet or comm.rank != 0, guard.claims.folders
-                with Progress(problem, hidden, guard.moved, folders=folders) as shown:
-                    yield shown.epoch
-
-            done = train_run(comm, asked, guard, progress)
-        if comm.rank == 0:
-            print_trained(asked, done, time.monotonic() - began, quiet=quiet)
-            print_warnings(() if quiet else machine)
-        return EXIT_REQUEUE if done.stopped else 0
-
-    return common.Job(job, config.comm.timeout)
-
-
-@cli.command(short_help="Exact full-graph inference with trained weights.")
-@common.on_graph
-@common.weights_option
-@common.network_option
-@path_option(
-    "--out",
-    "Y.npy",
-    "File to write, one row per vertex: .npy, .npz, .csv or .parquet.",
-    required=True,
-)
-@option(
-    "--what",
-    "What to write. probabilities: softmax of the logits, of several labels (task.name) their "
-    "sigmoid; classes: the column of the largest logit, in tables the name of the class; "
-    "embeddings: the output of the last hidden layer, after its activation. Regression has "
-    "logits only.",
-    "logits",
-    type=click.Choice(("logits", "probabilities", "embeddings", "classes")),
-)
-@option(
-    "--layer", "Write the output of layer K, from 1, instead of the logits.", type=int, metavar="K"
-)
-@option("--classes", "The same as --what classes.", is_flag=True)
-@path_option(
-    "--rows rows_file",
-    "IDS.txt",
-    "Write the rows of these vertices or arcs only, one a line, in this order: ids of the imported "
-    "file (ids.npy) if it had any, else numbers from 0. An arc is SOURCE TARGET, or its number in "
-    "the folder.",
-)
-@option(
-    "--samples",
-    "Of weights of task.name = samples: predict those of train, val, test, or all.",
-    metavar="WHICH",
-)
-@common.force_option
-def infer(
-    given: common.Given,
-    weights: Path,
-    network_file: Path | None,
-    out: Path,
-    what: str,
-    layer: int | None,
-    classes: bool,
-    rows_file: Path | None,
-    samples: str | None,
-    force: bool,
-) -> common.Job:
-    """Exact full-graph inference on GRAPH with trained weights.
-
-    W is a file of --save-weights, or the state dict of a PyTorch Geometric or DGL module, whose
-    network --network describes; no code of it is run. Y.npy gets one row per vertex, in the order
-    of the graph; with --samples, (samples, vertices, columns). The memory that is needed is
-    forecast, and refused before the start if a node has less.
-    """
-    config, keys = common.config_of_weights(given, network_file, weights)
-    if classes and what not in ("logits", "classes"):
-        raise UserError(f"--classes and --what {what} exclude each other")
-    check_suffix("--out", out, RESULTS)
-    inputs = {
-        "GRAPH": given.graph, "--weights": weights, "--config": given.file,
-        "--network": network_file, "--rows": rows_file,
-    }  # fmt: skip
-    check_distinct({**inputs, "the features of --weights": features_path(weights), "--out": out})
-    asked = Inferring(
-        given.graph, given.partition, config, weights, out, keys, "classes" if classes else what,
-        layer, rows_file, force,
-    )  # fmt: skip
-
-    def job(comm: Comm, claims: Claims) -> Callable[[], None]:
-        from gcnmpi.report.outcome import print_inference
-        from gcnmpi.run.inference import infer as run
-        from gcnmpi.run.samples.inference import infer_samples
-
-        if samples is not None:
-            done = infer_samples(comm, asked, samples, common.telling(comm)).done
-        else:
-            done = run(comm, asked, common.telling(comm))
-        return lambda: print_inference(out, done)
-
-    return common.claimed(config, given.graph, given.partition, job)
-
-
-@cli.command(short_help="Check that a run equals one serial process.")
-@common.on_graph
-@common.split_option
-@common.json_option
-def verify(
-    given: common.Given,
-    split: int | None,
-    as_json: bool,
-) -> common.Job:
-    """Check that this run equals one serial process on GRAPH; exit code 1 if it does not.
-
-    Trains up to 20 epochs on all ranks, and serially with SciPy on rank 0. It compares loss curves
-    and weights, checks the gradient by finite differences and the products by the dot test, and
-    compares counted with predicted bytes. Rank 0 holds the whole graph. It computes in float64,
-    unless --set dtype=float32 selects float32 and larger tolerances.
-    """
-    config = load_config(given.file, ("dtype=float64",), (*given.settings, *common.of_split(split)))
-
-    check = common.same_words(config)
-
-    def job(comm: Comm) -> int:
-        from gcnmpi.proof.verify import verify as run
-        from gcnmpi.report.checks import print_checks
-        from gcnmpi.run.claims import Claims
-
-        watch = watchdog(config.comm.timeout, comm.rank)
-        with watch as moved, Claims(comm, "gcnmpi verify") as claims:
-            check(comm)
-            claims.graph(given.graph, given.partition)
-            found = run(comm, given.graph, given.partition, config, moved=moved)
-            if comm.rank == 0:
-                print_checks(found, as_json)
-            return 0 if found.ok else 1
-
-    return common.Job(job, config.comm.timeout)
-
-
-@cli.command(short_help="Print example configurations.")
-@click.argument("name", required=False)
-def config(name: str | None) -> int:
+@command
+def config(name: str | None = None) -> None:
     """Print the configuration NAME, to edit and give to --config; without NAME, list all.
 
     --config NAME takes one as it is. Where NAME is a key, its last word, or a table of keys, print
     its default, what it means, and which networks, tasks or schemes read it, if not all do.
 
-    \b
-      gcnmpi config gcn > my.toml
-      gcnmpi config tuned/physics-sage > my.toml
-      gcnmpi config model.norm
-      gcnmpi config train
+    Examples
+    --------
+    gcnmpi config gcn > my.toml
+    gcnmpi config tuned/physics-sage > my.toml
+    gcnmpi config model.norm
+    gcnmpi config train
     """
     there = shipped_configs()
-    told = {key: (default, text) for key, default, text in keys()}
-    meant = [key for key in told if name in (key, key.split(".")[0])]
-    meant = meant or [key for key in told if name == key.rpartition(".")[2]]
+    meanings = {key: (default, text) for key, default, text in keys()}
+    meant = [key for key in meanings if name in (key, key.split(".")[0])]
+    meant = meant or [key for key in meanings if name == key.rpartition(".")[2]]
     if name is None:
         for each, file in sorted(there.items()):
             about = file.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
             print(f"{each:22} {re.split('[:.] |[:.]$', about)[0]}")
     elif meant and name not in there:
         for key in meant:
-            default, text = told[key]
-            of = readers(key)
-            print(f"{key} = {json.dumps(default)}\n    {text}" + (f" [{of}]" if of else ""))
+            default, text = meanings[key]
+            print(f"{key} = {json.dumps(default)}\n    {text}{_read_by(key)}")
     elif name.removesuffix(".toml") not in there:
-        found = {key for key in told if key.split(".")[0] == name.split(".")[0]}
-        raise unknown_name("configuration or key", name, found or meant_keys(name, told) or there)
+        found = {key for key in meanings if key.split(".")[0] == name.split(".")[0]}
+        known = found or meant_keys(name, meanings) or there
+        raise unknown_name("configuration or key", name, known)
     else:
         print(there[name.removesuffix(".toml")].read_text(encoding="utf-8"), end="")
-    return 0
+
+
+def _read_by(key: str) -> str:
+    return f" [{of}]" if (of := readers(key)) else ""
+
+
+@command
+def info(
+    graph: Path | None = None,
+    *,
+    program: bool = False,
+    partition: str | None = None,
+    ranks: Many | None = None,
+    words: Words,
+    as_json: Json = False,
+) -> None:
+    """Show kernels, schemes and configuration keys; or a network's program.
+
+    With --program, show what a training run on GRAPH would compute, without starting one: the
+    values, the steps of forward pass, backward pass and evaluation, what these send, and the
+    memory that values share.
+
+    Parameters
+    ----------
+    program
+        Print the program of a training run on GRAPH.
+    partition : NAME
+        Partition that the run would use.
+    ranks : -P --ranks
+        Number of ranks of the run.  [default: the parts of the partition, or 1]
+    """
+    if not program:
+        if graph or partition or ranks or words.config_file or words.settings:
+            raise UserError(
+                "without --program, info shows what is installed",
+                "gcnmpi info G.graph --program; gcn-partition info G.graph describes a graph",
+            )
+        _print_installed(as_json)
+    elif graph is None:
+        raise UserError("--program: whose? There is no GRAPH", "gcnmpi info G.graph --program")
+    else:
+        _print_program(graph, partition, ranks, words.config(), as_json)
+
+
+def _print_installed(as_json: bool) -> None:
+    from gcnmpi import __version__
+    from gcnmpi.mpi.comm import versions
+    from gcnmpi.options.config import NETWORKS, OPTIMIZERS, SCHEDULES, TASKS
+    from gcnmpi.options.kernel import AUTO, KERNELS, resolve
+    from gcnmpi.options.methods import EMBEDDINGS, METHODS
+    from gcnmpi.options.scheme import SCHEMES
+    from gcnmpi.options.task import METRICS
+
+    registries = (
+        KERNELS, SCHEMES, NETWORKS, TASKS, METRICS, OPTIMIZERS, SCHEDULES, METHODS, EMBEDDINGS
+    )  # fmt: skip
+    tables = {r.kind: r.available() for r in registries}
+    native = _native_facts() if tables["kernel"]["native"] is None else {}
+    if as_json:
+        found = {
+            name: {"default": default, "meaning": text, "readers": readers(name)}
+            for name, default, text in keys()
+        }
+        facts = {"versions": versions(), **tables, "native": native, "config": found}
+        click.echo(json.dumps(facts))
+        return
+    click.echo(f"gcnmpi {__version__}; " + ", ".join(f"{k} {v}" for k, v in versions().items()))
+    for kind, entries in tables.items():
+        names = [name if why is None else f"{name} ({why})" for name, why in entries.items()]
+        click.echo(f"{kind}s: {', '.join(names)}")
+    chosen, fallen = resolve(AUTO)
+    click.echo(f"kernel = auto: {chosen}" + (f" ({fallen})" if fallen else ""))
+    click.echo(f"native kernel: {', '.join(native.values()) or 'none'}")
+    click.echo("\nconfiguration keys (TOML file, or --set key=value):")
+    for name, default, text in keys():
+        click.echo(f"  {name:28} {json.dumps(default):16} {text}{_read_by(name)}")
+
+
+def _print_program(
+    graph: Path, name: str | None, ranks: int | None, config: Config, as_json: bool
+) -> None:
+    from gcnmpi.cli.schemes import USUAL_RANKS_PER_NODE
+    from gcnmpi.nn.compile.on_scheme import program_of_batches
+    from gcnmpi.nn.describe import graph_of
+    from gcnmpi.options.frames import ends
+    from gcnmpi.options.scheme import SCHEMES
+    from gcnmpi.planner.auto import resolved_options
+    from gcnmpi.planner.machine import Machine
+    from gcnmpi.planner.ranking import Candidate, Setting
+    from gcnmpi.report.program import print_program
+    from gcnmpi.run.opening import open_split
+    from partition.graph.store import member, read_partition
+
+    stored, where = open_split(graph, config), USUAL_RANKS_PER_NODE
+    size = ranks or 1
+    if name is not None and ranks is None:
+        size = read_partition(graph, member(graph, name), parts=False).k
+    config = replace(config, graph=graph_of(config))
+    partition, scheme = resolved_options(stored, name, config, size, where)
+    config = replace(config, scheme=scheme)
+    widths = ends(config.task, config.model, stored.manifest)
+    setting = Setting(stored, config, Machine(), where, *widths, locality=False)
+    candidate = Candidate(scheme, {}, 0, partition)
+    case = setting.case(candidate, size)
+    batch = program_of_batches(case.work.config, stored, case.work.network, case.program)
+    facts = {
+        "graph": stored.manifest.name,
+        "ranks": size,
+        "partition": partition.name if partition else None,
+        "direction": setting.direction,
+        "model": config.model.name,
+        "widths": list(case.work.network.widths),
+        "dtype": config.dtype,
+        "scheme": scheme.name,
+        "memory": case.work.config.train.memory,
+        "memory_forecast_bytes": setting.memory(candidate, size) if batch is None else None,
+        **{name: value_of(config, name) for name in SCHEMES.keys(scheme.name)},
+    }
+    print_program(case, batch, facts, as_json=as_json)
+
+
+def _native_facts() -> dict[str, str]:
+    """The instruction set that the native kernel uses here, and whether it has threads."""
+    from gcnmpi.kernels.native.kernel import NativeKernel, targets
+
+    threads = "threads by OpenMP" if NativeKernel.parallel else "one thread: built without OpenMP"
+    return {"target": targets()[0], "threads": threads}
 
 
 def _fields() -> Mapping[str, Mapping[str, str]]:
-    from gcnmpi.run.fields import FIELDS
+    from gcnmpi.run.record import field_tables
 
-    return FIELDS
+    return field_tables()
 
 
-@cli.command(short_help="Compare finished runs: volume, time, accuracy.")
-@common.told_option("--fields", "Print what the fields of run.jsonl mean.", _fields)
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@option("--json as_json", "Print one JSON array.", is_flag=True)
-@option("--csv as_csv", "Print CSV, one line per run.", is_flag=True)
+@command
+@tables_option("--fields", "Print what the fields of run.jsonl mean.", _fields)
 @page_option("Write a page with curves, phases of ranks, bytes between them, memory and settings.")
 @figures_option
 def report(
-    runs: tuple[Path, ...], as_json: bool, as_csv: bool, page: Path | None, figures: Path | None
-) -> int:
+    runs: tuple[Path, ...],
+    *,
+    as_json: Annotated[bool, {"names": ["--json"], "help": "Print one JSON array."}] = False,
+    as_csv: Annotated[bool, {"names": ["--csv"], "help": "Print CSV, one line per run."}] = False,
+    page: Path | None,
+    figures: Path | None,
+) -> None:
     """Compare finished RUNS: volume, time, accuracy.
 
     RUNS are folders with a run.jsonl, or folders with such folders somewhere below them. --html and
@@ -386,4 +279,7 @@ def report(
     from gcnmpi.report.table import print_runs
 
     print_runs(runs, as_json=as_json, as_csv=as_csv, page=page, figures=figures)
-    return 0
+
+
+for each in (config, info, report):
+    cli.add_command(each)

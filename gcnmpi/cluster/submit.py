@@ -25,7 +25,7 @@ from pathlib import Path
 from gcnmpi.cluster.jobs import in_queue, slurm
 from gcnmpi.mpi.watch import EXIT_REQUEUE
 from gcnmpi.options.config import load_config
-from gcnmpi.options.outputs import RUN_VARIABLE
+from gcnmpi.options.requests import RUN_VARIABLE
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.options.train import ranks_of_group
 from partition import PYTHON

@@ -44,6 +44,7 @@ from gcnmpi.options.settings import (
     checked,
     chosen,
     key,
+    plain,
     read_toml,
     read_value,
     spelled,
@@ -333,8 +334,7 @@ def _read(values: Mapping[str, object]) -> dict[str, object]:
         if name not in entries:
             raise unknown_key(name, entries)
         entry, hint = entries[name]
-        plain = value.tolist() if hasattr(value, "tolist") else value  # of NumPy
-        found[name] = checked(name, plain, hint, entry.metadata)
+        found[name] = checked(name, plain(value), hint, entry.metadata)
     return found
 
 

@@ -194,6 +194,11 @@ def checked(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> Any:
     return value
 
 
+def plain(value: Any) -> Any:
+    """A value that a program gives, without NumPy's types."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
 def _shown(value: Any) -> str:
     """A number, of which Python writes no more than some thousand digits."""
     large = isinstance(value, int) and abs(value) >= 2**64

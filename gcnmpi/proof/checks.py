@@ -27,6 +27,7 @@ from gcnmpi.nn.optim import Parameters, make_optimizer
 from gcnmpi.options.config import Config, TrainConfig, table_of
 from gcnmpi.proof.updates import UPDATES
 from gcnmpi.run.problem import Problem, open_problem
+from gcnmpi.run.record import End
 from gcnmpi.run.step import Step
 from gcnmpi.run.trainer import Result, train
 
@@ -74,7 +75,7 @@ _COUNTED = {
 }
 
 
-def traffic_checks(end: Mapping[str, Any], run: str = "") -> Iterator[Check]:
+def traffic_checks(end: End, run: str = "") -> Iterator[Check]:
     """Counted against predicted: the largest difference of a rank, from a run's last record.
 
     ``run`` is the name of the run in those of the checks.
@@ -129,7 +130,7 @@ def rounding_checks(
         changed, size = squares.tolist()
         apart = (changed / (size or 1.0)) ** 0.5
         found.append(Check("rounded gradient", apart, tolerances.gradient))
-    measured = [(e["error"], how.error(e["width"])) for e in result.end["rounding"]]
+    measured = [(e.error, how.error(e.width)) for e in result.end.rounding or []]
     error, bound = max(measured, key=lambda one: one[0] / one[1], default=(0.0, 0.0))
     exchanges = f"{name}, {len(measured)} exchanges of the first and the last epoch"
     found.append(Check("rounded rows", error, bound, exchanges))
@@ -170,7 +171,7 @@ def facts_of(problem: Problem, result: Result) -> dict[str, object]:
         "kernel": problem.runtime.kernel.name,
         "dtype": config.dtype,
         "direction": problem.source.direction,
-        "orders": result.end["orders"],
+        "orders": result.end.orders,
         "config": table_of(config),
         "warnings": list(problem.warnings),
         "machine": list(problem.machine),

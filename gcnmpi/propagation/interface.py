@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.layout.runtime import Demand
-from gcnmpi.options.outputs import RESULTS
+from gcnmpi.options.requests import RESULTS
 from gcnmpi.propagation.space import Space
 from partition.graph.store import StoredGraph
 

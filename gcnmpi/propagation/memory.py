@@ -19,7 +19,7 @@ from gcnmpi.planner.case import sparse_work
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.propagation.interface import Held, Holds
-from gcnmpi.propagation.settings import Asked
+from gcnmpi.propagation.settings import PropagateRequest
 from gcnmpi.run.memory_check import Needs, NodeMemory, check_node_memory
 from gcnmpi.schemes.forecast import Forecast, make_facts
 from gcnmpi.schemes.operations import Operation
@@ -36,17 +36,15 @@ VERTEX_BYTES = 32
 def check_memory(
     comm: Comm,
     source: Source,
-    asked: Asked,
+    asked: PropagateRequest,
     config: Config,
-    written: bool,
-    force: bool,
     tell: Callable[[str], None],
 ) -> int:
     """Say what a propagation needs, and refuse it where a node has less: see ``check_node_memory``.
 
-    The options of the scheme are resolved; a result that is not ``written`` to a file goes to rank
-    0.
+    The options of the scheme are resolved; without a file, the result goes to rank 0.
     """
+    written = asked.out is not None
 
     def setting_of(node: NodeMemory) -> tuple[Setting, Needs]:
         machine = Machine(process_bytes=node.process)
@@ -63,11 +61,11 @@ def check_memory(
 
         return setting, needs
 
-    return check_node_memory(comm, asked.name, source, config, setting_of, force, tell)
+    return check_node_memory(comm, asked.name, source, config, setting_of, asked.force, tell)
 
 
 def memory(
-    asked: Asked, source: Source, config: Config, size: int, shared: int, written: bool
+    asked: PropagateRequest, source: Source, config: Config, size: int, shared: int, written: bool
 ) -> int:
     """Peak bytes of the rank that needs most, beside the process itself.
 

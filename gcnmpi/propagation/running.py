@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -18,10 +16,10 @@ from gcnmpi.propagation.checkpoint import facts_of
 from gcnmpi.propagation.checks import needs_symmetry
 from gcnmpi.propagation.interface import Outcome
 from gcnmpi.propagation.memory import check_memory
-from gcnmpi.propagation.settings import Asked
+from gcnmpi.propagation.settings import PropagateRequest
 from gcnmpi.propagation.space import Space
 from gcnmpi.run.opening import Opened, find_source, load_matrix, open_split, start
-from gcnmpi.run.writing import check_writable, deliver
+from gcnmpi.run.results import check_writable, deliver
 from gcnmpi.schemes.interface import Scheme
 from partition.errors import UserError
 
@@ -75,25 +73,12 @@ class Propagated:
 
 
 def propagate(
-    comm: Comm,
-    graph: str | os.PathLike,
-    partition: str | None,
-    asked: Asked,
-    out: Path | None,
-    tell: Callable[[str], None] = lambda line: None,
-    force: bool = False,
+    comm: Comm, asked: PropagateRequest, tell: Callable[[str], None] = lambda line: None
 ) -> Propagated:
     """Compute a method on all ranks and write a row for each vertex, in the original order.
 
-    Parameters
-    ----------
-    out : path or None
-        File to write; None: rank 0 gets the array.
-    tell : callable
-        Called on rank 0 with lines of progress.
-    force : bool
-        Start although a node has less memory than was forecast, and go on from a checkpoint of
-        another partition.
+    Without a file to write, rank 0 gets the array. ``tell`` is called on rank 0 with lines of
+    progress.
 
     Raises
     ------
@@ -102,26 +87,26 @@ def propagate(
         a node has too little memory, a file that is given cannot be read, or the one that is asked
         for cannot be written.
     """
-    check_writable(comm, out)
-    from_root(comm, lambda: _check(graph, asked))
+    check_writable(comm, asked.out)
+    from_root(comm, lambda: _check(asked))
     with agreed(comm):
         _check_scheme(asked)
-    source, config = find_source(comm, graph, partition, asked.config)
-    memory = check_memory(comm, source, asked, config, out is not None, force, tell)
+    source, config = find_source(comm, asked.graph, asked.partition, asked.config)
+    memory = check_memory(comm, source, asked, config, tell)
     if asked.checkpoints is not None:
-        what = asked.name, asked.options, asked.files
+        what = asked.name, asked.options, asked.files_of_options
         facts = from_root(comm, lambda: facts_of(*what, source, config, comm.size))
     opened = start(comm, source, config)
     space, warnings = Space(opened, _matrix(opened, asked), tell), opened.told
     tell(_heading(space, source, opened.runtime.kernel.name, asked.name))
     if asked.checkpoints is not None:
-        warnings += tuple(space.checkpoints.open(*asked.checkpoints, facts, force, tell))
+        warnings += tuple(space.checkpoints.open(*asked.checkpoints, facts, asked.force, tell))
     began = time.perf_counter()
     outcome = asked.method.run(space, asked.options)
     seconds = maximum(comm, time.perf_counter() - began)
     rows = space.result(outcome.rows)
     values = deliver(
-        comm, out, rows, space.stored.graph.ids, space.max_bytes,
+        comm, asked.out, rows, space.stored.graph.ids, space.max_bytes,
         column=outcome.column, name=outcome.name, arrays=outcome.arrays,
     )  # fmt: skip
     kinds = sorted(space.products.items())
@@ -137,7 +122,7 @@ def propagate(
     return Propagated(*what_it_is, *moves, seconds, warnings, memory, values)
 
 
-def _matrix(opened: Opened, asked: Asked) -> Scheme:
+def _matrix(opened: Opened, asked: PropagateRequest) -> Scheme:
     """The matrix of the method on its ranks."""
     method = asked.method
     try:
@@ -148,15 +133,15 @@ def _matrix(opened: Opened, asked: Asked) -> Scheme:
         raise
 
 
-def _check(graph: str | os.PathLike, asked: Asked) -> None:
+def _check(asked: PropagateRequest) -> None:
     """Compare the method with the graph folder, on rank 0."""
-    stored = open_split(graph, asked.config)
+    stored = open_split(asked.graph, asked.config)
     if asked.method.matrix.symmetric:
         needs_symmetry(stored, f"{asked.name} needs a symmetric matrix")
     asked.method.check(stored, asked.options)
 
 
-def _check_scheme(asked: Asked) -> None:
+def _check_scheme(asked: PropagateRequest) -> None:
     """A UserError for a scheme that cuts rows of dense matrices, or does not bring the needed."""
     entries = {name: SCHEMES.get(name) for name in SCHEMES}
     able = [

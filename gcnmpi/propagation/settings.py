@@ -7,12 +7,13 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, ClassVar, Self, get_type_hints
 
-from gcnmpi.options.config import Config, keys, read_config
+from gcnmpi.options.config import Config, keys
 from gcnmpi.options.methods import METHODS
+from gcnmpi.options.requests import SplitRequest, check_suffix
 from gcnmpi.options.scheme import ExchangeOptions
-from gcnmpi.options.settings import checked, read_value, spelled
+from gcnmpi.options.settings import checked, plain, read_value, spelled
 from gcnmpi.propagation.interface import OPTIONAL, Matrix, Method
 from partition.errors import UserError, nearest, unknown_name
 
@@ -23,17 +24,66 @@ FILE_OPTIONS = ("seeds", "predictions", "checkpoint")
 _FIXED = ("graph.normalize", "graph.self_loops")
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A method by its name, its options, and the configuration with the method's matrix.
+@dataclass(frozen=True, kw_only=True)
+class PropagateRequest(SplitRequest):
+    """A method, its options, and the configuration with the method's matrix.
 
     All are checked as far as the words go.
     """
 
     name: str
-    method: Method
     options: Any
-    config: Config
+    out: Path | None = None
+    force: bool = False
+
+    own_settings: ClassVar[bool] = True
+
+    @classmethod
+    def read(
+        cls,
+        file: str | os.PathLike | None,
+        settings: Iterable[str] = (),
+        *,
+        values: Mapping[str, object] | None = None,
+        under: Mapping[str, object] | None = None,
+        **more: Any,
+    ) -> Self:
+        """Read options of the method, and keys.
+
+        Settings are such as ``"damping=0.9"`` or ``"scheme.name=bcast"``: an option, or a key. The
+        TOML file is one of keys; those of training are not looked at. Values, by option or full
+        name of a key, go before settings. A UserError names what is no method, option or key, or
+        has no effect.
+        """
+        name = more.pop("method")
+        method: Method = METHODS.get(name)
+        fields = {entry.name: entry for entry in dataclasses.fields(method.options)}
+        own, others = _split(settings, fields)
+        given = dict(values or {})
+        hints = get_type_hints(method.options)
+        found = {key: read_value(text, hints[key]) for key, text in own.items()}
+        found |= {key: plain(given.pop(key)) for key in [*given] if key in fields}
+        found = {k: _checked(k, v, hints[k], fields[k].metadata) for k, v in found.items()}
+        known = [key for key, _, _ in keys()]
+        for key in [*(text.partition("=")[0].strip() for text in others), *given]:
+            _check_key(name, method, key, list(fields), known)
+        options = method.options(**found)
+        _check_needs(name, options, found, fields)
+        request = super().read(
+            file, others, values=given, under=under, name=name, options=options, **more
+        )
+        config = _of_method(request.config, method, request.given)
+        return dataclasses.replace(request, config=config)
+
+    def __post_init__(self) -> None:
+        """Refuse a file that cannot be written."""
+        check_suffix("--out", self.out, self.method.suffixes)
+        super().__post_init__()
+
+    @property
+    def method(self) -> Method:
+        """The method of that name."""
+        return METHODS.get(self.name)
 
     @property
     def checkpoints(self) -> tuple[Path, float] | None:
@@ -42,44 +92,15 @@ class Asked:
         return (Path(folder), self.options.every) if folder else None
 
     @property
-    def files(self) -> dict[str, Path]:
-        """Files that options name: what is written must be another one."""
+    def files_of_options(self) -> dict[str, Path]:
+        """Files that options name."""
         named = {name: getattr(self.options, name, "") for name in FILE_OPTIONS}
         return {name: Path(path) for name, path in named.items() if path}
 
-
-def asked_for(
-    name: str,
-    settings: Iterable[str] = (),
-    config_file: str | os.PathLike | None = None,
-    values: Mapping[str, object] | None = None,
-) -> Asked:
-    """Read options of the method, and keys.
-
-    Settings are such as ``"damping=0.9"`` or ``"scheme.name=bcast"``: an option, or a key. The TOML
-    file is one of keys; those of training are not looked at. Values, by option or full name of a
-    key, go before settings. A UserError names what is no method, option or key, or has no effect.
-    """
-    method: Method = METHODS.get(name)
-    fields = {entry.name: entry for entry in dataclasses.fields(method.options)}
-    known = [key for key, _, _ in keys()]
-    own, others = _split(settings, fields)
-    given = dict(values or {})
-    hints = get_type_hints(method.options)
-    found = {
-        key: _checked(key, read_value(text, hints[key]), hints[key], fields[key].metadata)
-        for key, text in own.items()
-    }
-    for key in [key for key in given if key in fields]:
-        value = given.pop(key)
-        plain = value.tolist() if hasattr(value, "tolist") else value
-        found[key] = _checked(key, plain, hints[key], fields[key].metadata)
-    for key in [*(text.partition("=")[0].strip() for text in others), *given]:
-        _check_key(name, method, key, list(fields), known)
-    options = method.options(**found)
-    _check_needs(name, options, found, fields)
-    config, there = read_config(config_file, others, values=given)
-    return Asked(name, method, options, _of_method(config, method, there))
+    @property
+    def files(self) -> dict[str, Path | None]:
+        """Also the files that options name."""
+        return super().files | self.files_of_options
 
 
 def _split(settings: Iterable[str], fields: Fields) -> tuple[dict[str, str], list[str]]:

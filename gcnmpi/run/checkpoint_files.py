@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.mpi.comm import slice_of
-from gcnmpi.run.record import Epoch, to_epoch
+from gcnmpi.run.record import Epoch
 from partition.errors import UserError, system_errors
 from partition.records import open_regular, read_npz, sync_folder, to_json
 
@@ -123,7 +123,7 @@ def read_state(path: Path, facts: Mapping[str, Any]) -> tuple[list[Epoch], dict[
     size = next(piece[2] for piece in facts["files"] if piece[0] == EPOCHS)
     try:
         with open_regular(path / EPOCHS) as file:
-            epochs = [to_epoch(json.loads(line)) for line in file.read(size).splitlines()]
+            epochs = [Epoch.parse(json.loads(line)) for line in file.read(size).splitlines()]
     except (ValueError, RecursionError) as error:
         raise DamagedError(f"the checkpoint {path} is damaged: {EPOCHS}: {error}") from error
     except OSError as error:

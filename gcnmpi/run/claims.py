@@ -8,18 +8,52 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from gcnmpi.mpi.comm import Comm, agreed, from_root
+import numpy as np
+
+from gcnmpi.mpi.comm import Comm, agreed, check_same, from_root
 from gcnmpi.mpi.hosts import place_on_node
-from gcnmpi.run.record import make_folder, new_folder
+from gcnmpi.mpi.watch import watchdog
+from gcnmpi.options.config import Config
+from gcnmpi.run.writer import make_folder, new_folder
 from partition.graph.store import members, partition_lock
 from partition.locks import folder_lock
 from partition.records import make_room_for
 
 PATIENCE = 5.0  # seconds that ranks whose launcher was killed may take to end
 STOP = "stop"  # the file in the folder of a run that asks it to stop; the next launch removes it
+ALIKE = "start all ranks with the same words; files of configurations lie where all hosts see them"
 LOOK = 0.2  # seconds between two looks for it, which may go to a file system far away
+
+
+def check_words(comm: Comm, config: Config, words: Mapping[str, object]) -> None:
+    """Refuse ranks whose configuration or options are not rank 0's: they would wait without end.
+
+    Arrays are not compared. Paths of graphs and configurations may differ from host to host: what
+    is there is compared when it is read.
+    """
+    alike = {name: word for name, word in words.items() if not isinstance(word, np.ndarray)}
+    check_same(comm, {"configuration": config, **alike}, ALIKE)
+
+
+@contextlib.contextmanager
+def session(
+    comm: Comm,
+    purpose: str,
+    config: Config,
+    words: Mapping[str, object],
+    graph: Path | None = None,
+    partition: str | None = None,
+) -> Iterator[Claims]:
+    """Ranks that are asked for the same, under watch, while nobody replaces the graph."""
+    with watchdog(config.comm.timeout, comm.rank) as moved, Claims(comm, purpose) as claims:
+        claims.moved = moved
+        check_words(comm, config, words)
+        if graph is not None:
+            claims.graph(graph, partition)
+        yield claims
 
 
 class Claims(contextlib.ExitStack):
@@ -33,6 +67,7 @@ class Claims(contextlib.ExitStack):
         self._comm, self.purpose = comm, purpose
         self.folders: list[Path] = []  # on rank 0
         self._looked, self._asked = 0.0, False
+        self.moved: Callable[[], None] = lambda: None  # called to say that a rank makes progress
 
     def graph(self, path: Path, partition: str | None) -> None:
         """Keep a graph and a partition from being replaced or removed while they are read.

@@ -20,11 +20,12 @@ from gcnmpi.nn.evaluator import evaluate
 from gcnmpi.nn.tasks.interface import task_of
 from gcnmpi.options.config import Config
 from gcnmpi.options.frames import ends
-from gcnmpi.options.outputs import Inferring, features_path
+from gcnmpi.options.requests import InferRequest, features_path
 from gcnmpi.options.task import TASKS
 from gcnmpi.run.classes import Classes, class_names
 from gcnmpi.run.memory_check import check_evaluation
 from gcnmpi.run.problem import Problem, load_arcs, load_features, open_problem
+from gcnmpi.run.results import Rows, check_writable, deliver
 from gcnmpi.run.vertices import picked_arcs, picked_vertices
 from gcnmpi.run.weights import (
     Weights,
@@ -33,7 +34,6 @@ from gcnmpi.run.weights import (
     of_relations,
     read_weights,
 )
-from gcnmpi.run.writing import Rows, check_writable, deliver
 from gcnmpi.schemes.stacked import StackedScheme
 from partition.errors import UserError, unknown_name
 from partition.graph.graph import ARCS, examples_of
@@ -103,7 +103,7 @@ class Computed(Prepared):
 
 
 def infer(
-    comm: Comm, asked: Inferring, tell: Callable[[str], None] = lambda line: None
+    comm: Comm, asked: InferRequest, tell: Callable[[str], None] = lambda line: None
 ) -> Inference:
     """Run a network with given weights over the whole graph: one row a vertex or arc.
 
@@ -130,7 +130,7 @@ def infer(
 
 
 def evaluate_weights(
-    comm: Comm, asked: Inferring
+    comm: Comm, asked: InferRequest
 ) -> tuple[dict[str, float | None], tuple[str, ...]]:
     """The metrics of the task, of every mask: "val_accuracy" …; None where there is no such mask.
 
@@ -144,7 +144,7 @@ def evaluate_weights(
 
 
 def compute(
-    comm: Comm, asked: Inferring, tell: Callable[[str], None] = lambda line: None
+    comm: Comm, asked: InferRequest, tell: Callable[[str], None] = lambda line: None
 ) -> Computed:
     """The output of a layer of a network with given weights, on the whole graph.
 
@@ -166,7 +166,7 @@ def compute(
     return Computed(problem, choice, ready.memory, result)
 
 
-def prepared(comm: Comm, asked: Inferring, tell: Callable[[str], None]) -> Prepared:
+def prepared(comm: Comm, asked: InferRequest, tell: Callable[[str], None]) -> Prepared:
     """Open a graph for an inference with given weights.
 
     On all ranks a UserError if the weights do not fit the graph or the configuration, a node has
@@ -200,7 +200,7 @@ def prepared(comm: Comm, asked: Inferring, tell: Callable[[str], None]) -> Prepa
     return Prepared(problem, dataclasses.replace(choice, weights=found), memory)
 
 
-def _chosen(asked: Inferring) -> Choice:
+def _chosen(asked: InferRequest) -> Choice:
     """The weights, and what is wanted of them, as rank 0 reads it; a UserError if that is wrong."""
     path, what, given = asked.weights, asked.what, asked.given
     if asked.layer is not None and what != "logits":
@@ -229,7 +229,7 @@ def _chosen(asked: Inferring) -> Choice:
 
 
 def _check_fit(
-    asked: Inferring, found: Weights, manifest: Manifest, config: Config, features: int
+    asked: InferRequest, found: Weights, manifest: Manifest, config: Config, features: int
 ) -> None:
     """Raise a UserError if a graph has other features or relations than weights are of."""
     graph, known, there = asked.graph, found.schema, manifest.schema

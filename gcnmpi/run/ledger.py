@@ -11,15 +11,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
+
+import msgspec
 
 from gcnmpi.mpi.comm import agreed, from_root, maxima
 from gcnmpi.run.best import Best
 from gcnmpi.run.checkpoint import Checkpoint
 from gcnmpi.run.opening import Opened
-from gcnmpi.run.ranks_record import PhaseSamples
-from gcnmpi.run.record import Epoch
-from gcnmpi.run.run_record import check_there, open_record, recording
+from gcnmpi.run.record import End, Epoch, Start, Stop
+from gcnmpi.run.run_record import PhaseSamples, check_there, open_record, recording
 from partition.errors import UserError
 
 
@@ -91,9 +92,7 @@ class Ledger:
         self.signal, self._stop, self._minutes = 0, stop, 0.0
 
     @contextlib.contextmanager
-    def open(
-        self, start: dict[str, object], logs: Sequence[str] = (), over: bool = False
-    ) -> Iterator[None]:
+    def open(self, start: Start, logs: Sequence[str] = (), over: bool = False) -> Iterator[None]:
         """The context of the epochs, in which the record is open.
 
         ``start`` is its first line; with ``over``, there are no epochs left to run. On all ranks a
@@ -103,7 +102,7 @@ class Ledger:
         if folder is not None:
             file = from_root(comm, lambda: open_record(folder, start, found, over))
         with recording(comm, file, logs, self.before) as self._write:
-            self._write("start" if found is None else "resume", **start)
+            self._write(start if found is None else start.resumed(self.before, found.path))
             with agreed(comm):
                 self._write.check()
             self._samples = PhaseSamples(self._opened.runtime, self.before)
@@ -142,17 +141,19 @@ class Ledger:
 
     def record(self) -> None:
         """Write the last epoch to the record."""
-        self._write("epoch", **self.epochs[-1].record(), time=round(time.time(), 3))
+        self._write(msgspec.structs.replace(self.epochs[-1], time=round(time.time(), 3)))
 
     def sample(self, last: bool) -> None:
         """Take the seconds of phases until now, where it is time: always after the last epoch."""
         number = len(self.epochs)
-        if self._sampled < number and (last or self.signal or self._samples.due(number)):
+        if self.folder is None or self._sampled == number:
+            return
+        if last or self.signal or self._samples.due(number):
             self._samples.take(number)
             self._sampled = number
 
-    def leave(self, last: bool, part: bool = False) -> dict[str, object] | None:
-        """Write a checkpoint after an epoch, where one is due; where the run stops, what it says.
+    def leave(self, last: bool, part: bool = False) -> bool:
+        """Write a checkpoint after an epoch, where one is due; whether the run stops as asked.
 
         A run that has written checkpoints leaves one of its end: it may be given more epochs. With
         ``part``, an epoch was interrupted for it between two batches.
@@ -162,13 +163,15 @@ class Ledger:
         due = by_number or 0 < rules.minutes <= self._minutes
         at_end = last and (rules.at_end or self.kept is not None)
         if self.folder is None or not (part or due or at_end or self.signal):
-            return None
-        self.kept = self.save()
-        if self.signal and not last:
-            end = {"epoch": number, "signal": self.signal, "checkpoint": self.kept.name}
-            self._write("stop", **end, samples=self._samples.taken)
-            return end
-        return None
+            return False
+        self.kept = path = self.save()
+        if last or not self.signal:
+            return False
+        taken = self._samples.taken
+        self._write(
+            Stop(epoch=number, signal=self.signal, checkpoint=path.name, phase_samples=taken)
+        )
+        return True
 
     def save(self) -> Path:
         """Write a checkpoint of now; a record that was moved meanwhile is written again."""
@@ -182,8 +185,8 @@ class Ledger:
         self._saved = time.monotonic()
         return path
 
-    def end(self, facts: Mapping[str, Any]) -> None:
-        """Write the last line of the record."""
-        self._write("end", **facts, samples=self._samples.taken)
+    def end(self, end: End) -> None:
+        """Write the last line of the record, with the samples of phases."""
+        self._write(msgspec.structs.replace(end, phase_samples=self._samples.taken))
         with contextlib.suppress(UserError):  # it is complete, wherever it is
             self._write.restore()

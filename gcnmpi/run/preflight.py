@@ -14,7 +14,7 @@ from gcnmpi.layout.runtime import resolved_direction
 from gcnmpi.mpi.comm import Comm, agreed, from_root, host_name
 from gcnmpi.nn.describe import graph_of
 from gcnmpi.nn.tasks.interface import task_of
-from gcnmpi.options.outputs import Training, features_path
+from gcnmpi.options.requests import TrainRequest, features_path
 from gcnmpi.options.train import decided_by_evaluations
 from gcnmpi.run.checkpoint import candidates, differences
 from gcnmpi.run.checkpoint_files import DamagedError, read_manifest
@@ -55,7 +55,7 @@ def make_room(comm: Comm, path: Path, option: str) -> None:
             probe.unlink(missing_ok=True)
 
 
-def check_training(comm: Comm, asked: Training, stored: StoredGraph) -> RunRecord | None:
+def check_training(comm: Comm, asked: TrainRequest, stored: StoredGraph) -> RunRecord | None:
     """Look at a run before it loads the graph; its record, if it is complete already.
 
     Its folder and files are the caller's by now: see :class:`gcnmpi.run.claims.Claims`. On all
@@ -63,7 +63,10 @@ def check_training(comm: Comm, asked: Training, stored: StoredGraph) -> RunRecor
     nothing will be validated that ``--save-best`` could choose from.
     """
     if asked.config.model.train_features:
-        for option, path in (("--save-weights", asked.weights), ("--save-best", asked.best)):
+        for option, path in (
+            ("--save-weights", asked.save_weights),
+            ("--save-best", asked.save_best),
+        ):
             if path is not None:
                 make_room(comm, features_path(path), option)
 
@@ -74,14 +77,14 @@ def check_training(comm: Comm, asked: Training, stored: StoredGraph) -> RunRecor
         record = _complete(asked, stored, comm.size)
         if record is None and asked.resume not in ("auto", "never"):
             candidates(asked.out or Path(), asked.resume)
-        if record is None and asked.best is not None:
+        if record is None and asked.save_best is not None:
             _check_validated(asked, stored)
         return record
 
     return from_root(comm, look)
 
 
-def _check_target(asked: Training, stored: StoredGraph) -> None:
+def _check_target(asked: TrainRequest, stored: StoredGraph) -> None:
     """Refuse to learn about vertices of one type where none of it has a label to train on."""
     target, types = getattr(asked.config.model, "target", ""), stored.graph.vertex_types
     if not target or types is None:
@@ -95,7 +98,7 @@ def _check_target(asked: Training, stored: StoredGraph) -> None:
         )
 
 
-def _check_validation(asked: Training, stored: StoredGraph) -> None:
+def _check_validation(asked: TrainRequest, stored: StoredGraph) -> None:
     """Refuse what decides by the validation metric where there is nothing to validate."""
     examples = task_of(asked.config.task).examples(stored, asked.config.task)
     for what in decided_by_evaluations(asked.config.train):
@@ -104,7 +107,7 @@ def _check_validation(asked: Training, stored: StoredGraph) -> None:
             raise UserError(f"{what}: {error.message}", error.hint)
 
 
-def _check_validated(asked: Training, stored: StoredGraph) -> None:
+def _check_validated(asked: TrainRequest, stored: StoredGraph) -> None:
     examples = task_of(asked.config.task).examples(stored, asked.config.task)
     if asked.config.train.eval_every and examples.has("val"):
         return
@@ -124,7 +127,7 @@ def _check_validated(asked: Training, stored: StoredGraph) -> None:
     )
 
 
-def _complete(asked: Training, stored: StoredGraph, size: int) -> RunRecord | None:
+def _complete(asked: TrainRequest, stored: StoredGraph, size: int) -> RunRecord | None:
     """The record of the same run, if it has finished and all that is asked for is there."""
     if asked.out is None or asked.resume != "auto":
         return None
@@ -136,7 +139,7 @@ def _complete(asked: Training, stored: StoredGraph, size: int) -> RunRecord | No
     config = replace(asked.config, graph=graph_of(asked.config))  # as the record has it
     if end is None or not record.epochs:
         return None
-    before = start.get("config", {})
+    before = start.config
     here: dict[str, object] = {
         **ids_of(stored),
         "partition": asked.partition,
@@ -144,14 +147,13 @@ def _complete(asked: Training, stored: StoredGraph, size: int) -> RunRecord | No
         "direction": resolved_direction(stored, config),
     }
     same = (
-        all(start.get(name) == value for name, value in here.items())
+        all(getattr(start, name) == value for name, value in here.items())
         and not list(differences(before, config))
         and before.get("kernel") == config.kernel
         and before.get("scheme", {}).get("name") == config.scheme.name
-        and (len(record.epochs) == config.train.epochs or end.get("stopped_early"))
+        and (len(record.epochs) == config.train.epochs or end.stopped_early)
     )
-    best = end.get("best_epoch")
-    files = ((asked.weights, len(record.epochs)), (asked.best, best))
+    files = ((asked.save_weights, len(record.epochs)), (asked.save_best, end.best_epoch))
     if same and all(path is None or _is_of(path, record, epoch) for path, epoch in files):
         return record
     return None
@@ -163,9 +165,9 @@ def _is_of(path: Path, record: RunRecord, epoch: int | None) -> bool:
         facts = read_facts(path) or {}
     except UserError:
         return False
-    if record.start["config"]["model"]["train_features"] and not features_path(path).exists():
+    if record.start.config["model"]["train_features"] and not features_path(path).exists():
         return False
-    losses = {line["epoch"]: line["loss"] for line in record.epochs}
+    losses = {line.epoch: line.loss for line in record.epochs}
     return epoch is not None and (facts.get("epoch"), facts.get("loss")) == (
         epoch,
         losses.get(epoch),

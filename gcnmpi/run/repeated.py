@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,12 +19,12 @@ from typing import Any
 from gcnmpi.mpi.comm import Comm, agreed, from_root, known_to, maximum
 from gcnmpi.nn.describe import graph_of
 from gcnmpi.options.config import Config, table_of
-from gcnmpi.options.outputs import Training
+from gcnmpi.options.requests import TrainRequest
 from gcnmpi.options.settings import split_words
 from gcnmpi.run.checkpoint import FREE, differences, flat, plain
 from gcnmpi.run.claims import Claims
 from gcnmpi.run.problem import Problem
-from gcnmpi.run.record import RECORD, RunRecord, metric_of, read_run
+from gcnmpi.run.record import RECORD, RunRecord, read_run
 from gcnmpi.run.training import Guard, OnEpoch, train_run
 from partition.errors import UserError
 from partition.graph.manifest import read_manifest
@@ -68,25 +68,26 @@ class Outcome:
 
 
 def plan(
-    configs: Mapping[str, Callable[[Sequence[str]], Config]],
+    read: Callable[..., Config],
+    points: Iterable[str],
     seeds: Sequence[int],
     splits: Sequence[int] | None,
     pairs: Sequence[str] = (),
 ) -> list[Planned]:
     """All runs, in the order in which they are run, each once however often it is spelled.
 
-    For each point of the grid, ``configs`` has a function that reads the configuration with more
-    settings over it. Without ``splits`` or ``pairs``, what is configured is taken. ``SEED`` in a
+    ``read(point, *settings)`` gives the configuration at a point of the grid, with more settings
+    over it. Without ``splits`` or ``pairs``, what is configured is taken. ``SEED`` in a
     name of pairs is the seed of the run.
     """
     runs: dict[str, Planned] = {}
     some: Sequence[int | None] = [None] if splits is None else splits
-    every = itertools.product(configs.items(), some, pairs or [""], seeds)
-    for (point, make), split, named, seed in every:
+    for point, split, named, seed in itertools.product(points, some, pairs or [""], seeds):
         of_pairs = named.replace(SEED, str(seed))
-        of_split = [] if split is None else [f"train.split={split}"]
-        of_split += [f"task.pairs={of_pairs}"] if of_pairs else []
-        config = make([f"train.seed={seed}", *of_split])
+        settings = {"train.seed": seed, "train.split": split, "task.pairs": of_pairs or None}
+        config = read(
+            point, *(f"{k}={value}" for k, value in settings.items() if value is not None)
+        )
         name = f"seed-{seed}" if split is None else f"split-{split}-seed-{seed}"
         name = f"{of_pairs}-{name}" if of_pairs else name
         parts = [part.replace("/", "_") for part in (point, name) if part]
@@ -122,7 +123,7 @@ def run_all(
         if outcomes and maximum(comm, bool(guard.stop())):
             return None
         planned, failed, record = replace(run, name=name), None, None
-        asked = Training(graph, partition, run.config, out / name, None, None, "auto")
+        asked = TrainRequest(graph=graph, partition=partition, config=run.config, out=out / name)
         try:
             record = _record_of(comm, asked, guard, partial(begin, number, planned))
         except UserError as error:
@@ -141,7 +142,7 @@ def run_all(
 
 def _record_of(
     comm: Comm,
-    asked: Training,
+    asked: TrainRequest,
     guard: Guard,
     begin: Callable[[Problem], AbstractContextManager[OnEpoch]],
 ) -> RunRecord | None:
@@ -182,12 +183,10 @@ def _same(config: Mapping[str, object], point: str) -> str:
 
 
 def _outcome(planned: Planned, record: RunRecord) -> Outcome:
-    metric = metric_of(record.start)
-    best = (record.end or {}).get("best_epoch") or record.epochs[-1]["epoch"]
-    epoch = next(line for line in record.epochs if line["epoch"] == best)
+    metric, epoch = record.start.metric, record.best or record.epochs[-1]
     return Outcome(
-        planned.name, planned.point, planned.seed, planned.split, metric, best,
-        epoch.get(f"val_{metric}"), epoch.get(f"test_{metric}"), planned.pairs,
+        planned.name, planned.point, planned.seed, planned.split, metric, epoch.epoch,
+        epoch.of("val", metric), epoch.of("test", metric), planned.pairs,
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from gcnmpi.kernels.interface.kernel import Array
@@ -22,9 +23,14 @@ from gcnmpi.run.best import Best, stops_early
 from gcnmpi.run.last_state import SLOW, LastState
 from gcnmpi.run.ledger import CheckpointRules, Ledger
 from gcnmpi.run.problem import Problem
-from gcnmpi.run.ranks_record import ranks_record
-from gcnmpi.run.record import Epoch
-from gcnmpi.run.run_record import end_record, evaluates, start_record, tell
+from gcnmpi.run.record import End, Epoch
+from gcnmpi.run.run_record import (
+    end_record,
+    evaluates,
+    print_origin,
+    ranks_record,
+    start_record,
+)
 from gcnmpi.run.step import Step
 from gcnmpi.run.weights import save_weights
 from partition.errors import UserError
@@ -36,7 +42,7 @@ class Result:
 
     ledger: Ledger
     state: TrainingState
-    end: Mapping[str, Any]  # the last line of the record
+    end: End  # the last line of the record; nothing is known of a run that was stopped
     stopped: bool = False  # asked to, before its last epoch: it can be resumed
 
     @property
@@ -148,7 +154,7 @@ def train(
         Asked on every rank after each epoch; once it is not 0 on one of them, all write a
         checkpoint and return.
     logs : sequence of str
-        Names of ``run.logs.LOGS``, which rank 0 writes to ``out`` besides.
+        Names of ``options.requests.LOGS``, which rank 0 writes to ``out`` besides.
 
     Raises
     ------
@@ -160,8 +166,8 @@ def train(
     found, warnings = (None, []) if out is None else checkpoint.find(problem, out, resume)
     start = start_record(problem, warnings)
     if comm.rank == 0:
-        tell(found, warnings)
-    state = TrainingState(problem, start["versions"], out)
+        print_origin(found, warnings)
+    state = TrainingState(problem, start.versions, out)
     step, evaluation = state.step, state.evaluation
     if found is not None:
         state.restore(found)
@@ -170,7 +176,7 @@ def train(
     ledger = Ledger(problem, out, state, rules, found, best, stop)
     rate, over = _replayed(config, ledger)
     if out is not None:
-        start["of_ranks"] = ranks_record(problem, step)
+        start = msgspec.structs.replace(start, of_ranks=ranks_record(problem, step))
     # A loss that overflows is an error below, said once and not by every rank's NumPy.
     quiet = np.errstate(over="ignore", invalid="ignore")
     with quiet, ledger.open(start, logs, over), state.last.listening():
@@ -181,8 +187,8 @@ def train(
             (seconds,) = ledger.agree(spent + time.perf_counter() - began)
             if value is None:  # a signal, or a checkpoint that is due, between two batches
                 spent = seconds
-                if end := ledger.leave(False, part=True):
-                    return Result(ledger, state, end, stopped=True)
+                if ledger.leave(False, part=True):
+                    return Result(ledger, state, End(finished=False), stopped=True)
                 continue
             spent = 0.0
             if not np.isfinite(value):
@@ -201,8 +207,8 @@ def train(
             ledger.record()
             over = bool(on_epoch(epoch)) or over
             kept = ledger.kept
-            if end := ledger.leave(over):
-                return Result(ledger, state, end, stopped=True)
+            if ledger.leave(over):
+                return Result(ledger, state, End(finished=False), stopped=True)
             if ledger.kept is kept and seconds > SLOW:
                 state.keep_last(ledger.best, ledger.epochs)
         end = end_record(problem, step, evaluation, ledger.epochs, ledger.before, ledger.best)

@@ -6,25 +6,24 @@ import contextlib
 import dataclasses
 import gc
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from gcnmpi.mpi.comm import Comm, from_root
 from gcnmpi.mpi.launch import launched
 from gcnmpi.mpi.watch import EXIT_REQUEUE, stop_requests, watchdog
 from gcnmpi.options.config import Config
-from gcnmpi.options.outputs import BEST_WEIGHTS, LAST_WEIGHTS, NETWORK, Training, run_name
 from gcnmpi.options.own_code import is_own, load_network
+from gcnmpi.options.requests import BEST_WEIGHTS, LAST_WEIGHTS, NETWORK, TrainRequest, run_name
 from gcnmpi.options.source import source_of
 from gcnmpi.run import trainer
 from gcnmpi.run.claims import Claims
 from gcnmpi.run.opening import open_folder
 from gcnmpi.run.preflight import check_training
 from gcnmpi.run.problem import Problem, open_problem
-from gcnmpi.run.record import Epoch, RunRecord
+from gcnmpi.run.record import End, Epoch, RunRecord
 from partition.records import atomic_file
 
 OnEpoch = Callable[[Epoch], bool | None]
@@ -70,7 +69,7 @@ class Trained:
 
     folder: Path
     epochs: list[Epoch]  # empty where the run had finished before
-    end: Mapping[str, Any]  # the last record
+    end: End  # the last record
     stopped: bool  # whether a signal ended it before its last epoch: it can be resumed
     # The record of a run that had finished before, with all that is asked for: nothing was done
     before: RunRecord | None = None
@@ -78,7 +77,7 @@ class Trained:
 
 def train_run(
     comm: Comm,
-    asked: Training,
+    asked: TrainRequest,
     guard: Guard,
     begin: Callable[[Problem], AbstractContextManager[OnEpoch]],
 ) -> Trained:
@@ -95,19 +94,19 @@ def train_run(
     UserError
         On all ranks: as training does.
     """
-    for path in filter(None, (asked.weights, asked.best)):
+    for path in filter(None, (asked.save_weights, asked.save_best)):
         guard.claims.file(path)
     if asked.out is not None:
         guard.claims.folder(asked.out)
     guard.claims.graph(asked.graph, asked.partition)
     looked = asked
     if asked.keeps and asked.out is not None:
-        looked = dataclasses.replace(asked, weights=asked.out / LAST_WEIGHTS)
+        looked = dataclasses.replace(asked, save_weights=asked.out / LAST_WEIGHTS)
     stored = open_folder(comm, asked.graph, asked.config)
     before = check_training(comm, looked, stored)
     if before is not None:
         assert asked.out is not None, "only a run that has a folder can be complete"
-        return Trained(asked.out, [], before.end or {}, False, before)
+        return Trained(asked.out, [], before.end or End(), False, before)
     problem = open_problem(comm, stored, asked.partition, asked.config)
     name = run_name(asked.graph, asked.partition)
     folder = asked.out or guard.claims.new_folder(Path("runs"), name)
@@ -116,7 +115,7 @@ def train_run(
     with begin(problem) as on_epoch:
         result = trainer.train(problem, folder, on_epoch, asked.resume, guard.stop, asked.logs)
     if not result.stopped:
-        trainer.save(problem, result, asked.weights, asked.best)
+        trainer.save(problem, result, asked.save_weights, asked.save_best)
         if asked.keeps:
             best = folder / BEST_WEIGHTS if result.best.epoch else None
             trainer.save(problem, result, folder / LAST_WEIGHTS, best)

@@ -34,8 +34,8 @@ from gcnmpi.nn.tasks.interface import OF_EXAMPLES, task_of
 from gcnmpi.options.config import Config, from_table, section_fields, table_of, value_of
 from gcnmpi.options.frames import OF_FRAMES, ROLLOUT
 from gcnmpi.options.model import NETWORKS, ConvolutionOptions, ModelConfig
-from gcnmpi.options.outputs import NETWORK, features_path
 from gcnmpi.options.own_code import is_own, same_network
+from gcnmpi.options.requests import NETWORK, features_path
 from gcnmpi.options.settings import chosen
 from gcnmpi.options.task import TASKS, TaskConfig
 from gcnmpi.run.classes import class_names, shown

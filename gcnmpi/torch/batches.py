@@ -8,7 +8,6 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -27,6 +26,7 @@ from gcnmpi.torch.functions import Map, check_probability, dropout, eager, edges
 from gcnmpi.torch.memory import on_host
 from gcnmpi.torch.moves import RowMoves
 from gcnmpi.torch.ranks import OfThisProcess
+from gcnmpi.torch.state import GraphState
 from partition.errors import UserError
 from partition.graph.relations import Relation as Known
 from partition.graph.relations import VertexTypes, place_of
@@ -182,9 +182,6 @@ class Block(OfThisProcess):
             )
 
 
-if TYPE_CHECKING:
-    from gcnmpi.torch.graph import Graph
-
 Relation = str | tuple[str, str, str]
 """Its name, or its words as those of a ``HeteroData``."""
 
@@ -196,7 +193,7 @@ class Batching(OfThisProcess):
     ids, twice as many counts as there are ranks for each layer, and the rows that are expanded.
     """
 
-    def __init__(self, g: Graph) -> None:
+    def __init__(self, g: GraphState) -> None:
         self.g, self.ranks, self.laid, self.moves = g, g._ranks, g._laid, g._moves
         self.seed, self._opened = g._seed, g._opened
         # By the layers that look at neighbours, and whether relations are told apart.

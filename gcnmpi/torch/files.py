@@ -11,8 +11,8 @@ import torch
 from gcnmpi.layout.loading import Readable, original_rows
 from gcnmpi.layout.writing import write_rows
 from gcnmpi.mpi.comm import agreed
-from gcnmpi.options.outputs import check_suffix
-from gcnmpi.run.writing import Rows, on_root
+from gcnmpi.options.requests import check_suffix
+from gcnmpi.run.results import Rows, on_root
 from gcnmpi.torch.functions import eager
 from gcnmpi.torch.memory import on_host
 from gcnmpi.torch.state import GraphState

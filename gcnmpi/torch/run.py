@@ -16,23 +16,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from gcnmpi.mpi.comm import agreed, check_same, from_root
 from gcnmpi.mpi.launch import start_limit
 from gcnmpi.options.config import table_of
-from gcnmpi.options.outputs import job_folder, run_name
+from gcnmpi.options.requests import job_folder, parse_logs, run_name
 from gcnmpi.report.progress import Progress
 from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.best import Best
 from gcnmpi.run.checkpoint import plain
 from gcnmpi.run.ledger import CheckpointRules, Ledger
-from gcnmpi.run.logs import parse_logs
 from gcnmpi.run.opening import Opened
-from gcnmpi.run.record import Epoch, is_metric, read_run
-from gcnmpi.run.run_record import counted_record, opened_record, tell
+from gcnmpi.run.record import METRIC, Epoch, RanksRecord, Start, read_run
+from gcnmpi.run.run_record import counted_record, opened_record, print_origin
 from gcnmpi.run.training import Guard, Stopped, guarded
-from gcnmpi.torch.agreement import Agreement
 from gcnmpi.torch.alone import warned
 from gcnmpi.torch.functions import eager
 from gcnmpi.torch.kept import CheckpointObjects, HasState, set_generators, write_weights
@@ -64,8 +63,6 @@ class RunRequest:
 
 class Runs(GraphState):
     """A graph with ``run``."""
-
-    _agreement: Agreement
 
     @eager
     def run(
@@ -263,7 +260,7 @@ class Run:
         self._count = count
         start = self._start()
         if comm.rank == 0:
-            tell(found, self._warnings)
+            print_origin(found, self._warnings)
         ended = from_root(comm, lambda: self._is_complete(count))
         over = ended or self.epoch == count
         self._stack.enter_context(ledger.open(start, parse_logs(asked.log), over))
@@ -282,7 +279,7 @@ class Run:
             set_generators(self._generators)
         return over
 
-    def _start(self) -> dict[str, object]:
+    def _start(self) -> Start:
         """The first record of a launch: what runs, on what, with what."""
         runtime, config = self._opened.runtime, self._opened.config
         table = self._keeps.table
@@ -298,7 +295,8 @@ class Run:
         start = opened_record(self._opened, how, self._warnings, packages)
         held = runtime.everyone.allgather((self._laid.plan.nown, self._laid.forward.nnz))
         rows, entries = zip(*held, strict=True)
-        return start | {"of_ranks": {"rows": list(rows), "entries": list(entries)}}
+        ranks = RanksRecord(rows=list(rows), entries=list(entries))
+        return msgspec.structs.replace(start, of_ranks=ranks)
 
     def _is_complete(self, count: int) -> bool:
         """Whether the run in the folder had ended, with as many epochs or early."""
@@ -309,9 +307,8 @@ class Run:
             before = read_run(self.folder)
         except UserError:
             return False
-        wanted = before.start.get("config", {}).get("train", {}).get("epochs")
-        end = before.end or {}
-        return bool(end) and len(before.epochs) == self.epoch and wanted == count
+        same = len(before.epochs) == self.epoch and before.start.wanted_epochs == count
+        return before.end is not None and same
 
     def _enter(self, number: int) -> None:
         """Begin an epoch: count and time what follows as its own."""
@@ -407,7 +404,7 @@ def _values(
     """Loss and metrics as the record has them."""
     found: dict[str, float | None] = {}
     for name, value in metrics.items():
-        if not is_metric(name):
+        if not METRIC.fullmatch(name):
             raise UserError(
                 f"run.log: {name!r} is no name of a metric",
                 "names are of a mask and a metric, such as val_accuracy, val_loss, train_mae",

@@ -6,7 +6,7 @@ own, then those of the halo, likewise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from itertools import accumulate
 from typing import overload
@@ -100,8 +100,6 @@ class OfRelation(OfThisProcess):
 
 class OfTypes(GraphState):
     """A graph with types of vertices and relations."""
-
-    _typed_arcs: Callable[[], tuple[torch.Tensor, torch.Tensor]]
 
     @overload
     def __getitem__(self, key: str) -> OfType: ...

@@ -143,7 +143,7 @@ def test_a_script_of_pytorch_that_outlasts_its_jobs_ends_on_the_same_curve(lab, 
     def give(name):
         words = ["--nodes", 4, "--time", "30", "--out", lab.folder / name, "--setup", "setup.sh"]
         own = [graph, "--partition", "gp-4", "--epochs", epochs]
-        told = lab.gcnmpi("submit", *words, "--json", EXAMPLE, *own)
+        told = lab.gcnmpi("submit", *words, "--json", EXAMPLE, "--", *own)
         return lab.folder / name, json.loads(told)["job"]
 
     whole, job = give("script-whole")

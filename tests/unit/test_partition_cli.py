@@ -168,7 +168,7 @@ def test_interruption_and_too_little_memory_are_one_line_and_write_nothing(demo,
     said = refused("add", demo, "--model", "rp", "-k", 2)
     assert said.startswith("error: not enough memory: unable to allocate 7 GiB for an array\n")
     assert list((demo / "partitions").iterdir()) == []
-    monkeypatch.setattr("gcnmpi.cli.common.load_config", large)
+    monkeypatch.setattr("gcnmpi.options.requests.read_config", large)
     refuses("not enough memory", gcnmpi_cli.main, ["train", str(demo)], standalone_mode=False)
 
 

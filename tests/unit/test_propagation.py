@@ -1,5 +1,7 @@
 """Options of methods, and the files that they name, before MPI starts."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from refusals import refuses
@@ -9,9 +11,13 @@ from gcnmpi.layout.runtime import Source
 from gcnmpi.options.methods import METHODS
 from gcnmpi.propagation.checks import predictions_of, weights_of
 from gcnmpi.propagation.memory import memory
-from gcnmpi.propagation.settings import asked_for
+from gcnmpi.propagation.settings import PropagateRequest
 from partition.graph.store import open_graph
 from partition.importing.synthetic import sbm
+
+
+def asked_for(name, settings=(), file=None, values=None):
+    return PropagateRequest.read(file, settings, values=values, method=name, graph=Path("G"))
 
 
 def test_options_and_keys_are_told_apart(tmp_path):

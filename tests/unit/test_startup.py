@@ -73,7 +73,7 @@ def test_training_waits_for_no_large_package_that_it_does_not_need(tmp_path):
     words = ["gcnmpi", "train", path, "--set", "train.epochs=1", "--out", tmp_path / "run"]
     told = start(*PYTHON[:-1], "-X", "importtime", PYTHON[-1], *words, hidden=())
     imported = {line.rpartition("|")[2].strip() for line in told.splitlines()}
-    assert imported >= {"numpy", "gcnmpi.run.trainer", "gcnmpi.report.outcome"}
+    assert imported >= {"numpy", "gcnmpi.run.trainer", "gcnmpi.report.progress"}
     assert not imported & (SPARED | OTHER_TASKS)
 
 

@@ -14,7 +14,7 @@ from refusals import refuses
 
 from gcnmpi.cli.main import cli
 from gcnmpi.cluster.submit import PARTITION_SCRIPT, SCRIPT, Request, check, scripts, submit
-from gcnmpi.options.outputs import RUN_VARIABLE, job_folder
+from gcnmpi.options.requests import RUN_VARIABLE, job_folder
 from gcnmpi.run.claims import STOP
 from partition.graph.store import read_partition, write_graph, write_partition
 from partition.importing.synthetic import sbm
@@ -143,14 +143,14 @@ def test_what_follows_a_script_is_its_own(training, graph, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     options = ["--time", "30", "--nodes", "2", "--out", "run", "--dry-run"]
     own = [graph, "--partition", "rp-4", "--time", "soon", "--set", "a", "--", "-h", "it's $HOME"]
-    text = of_line(*options, training.name, *own)
+    text = of_line(*options, training.name, "--", *own)
     # The parts of the partition that its arguments name, and no limit of its own.
     assert {"#SBATCH --ntasks=4", "#SBATCH --time=30"} <= {*text.splitlines()}
     words = program_of(text.splitlines(), "/")
     started = ["env", f"GCNMPI_RUN={tmp_path / 'run'}", sys.executable, str(training)]
     assert words == [*started, *map(str, own)]
     assert f"\ncd {tmp_path} #" in text  # also where somebody submits it again elsewhere
-    missing = of_line(*options, training.name, "--partition=hp-4", graph)
+    missing = of_line(*options, training.name, "--", "--partition=hp-4", graph)
     assert "--model hp -k 4 --name hp-4 --if-missing" in missing
     assert "#SBATCH --ntasks=3" in of_line(*options, "--ranks", 3, training.name)
 
@@ -163,16 +163,19 @@ def test_mistakes_of_a_script_are_said_before_it_is_queued(training, graph, tmp_
     for words, says in (
         (["nowhere.py"], "cannot read nowhere.py: No such file"),
         (["data.npz"], "data.npz is not a program in Python"),
-        (["training.py", "--epochs", "3"], "the arguments of training.py name no graph folder"),
-        (["training.py", "G", "--partition", "mine"], "does not say how to make it"),
-        (["--ranks", "3", "training.py", "G", "--partition", "rp-4"], "on 3 ranks needs"),
-        (["--partition", "hp-4", "training.py"], "before a script have no meaning"),
+        (
+            ["training.py", "--", "--epochs", "3"],
+            "the arguments of training.py name no graph folder",
+        ),
+        (["training.py", "--", "G", "--partition", "mine"], "does not say how to make it"),
+        (["--ranks", "3", "training.py", "--", "G", "--partition", "rp-4"], "on 3 ranks needs"),
+        (["--partition", "hp-4", "training.py"], "have no meaning with a script"),
         (["G", "hp-4"], "'hp-4' is one argument too many"),
         (["--ranks", "2", "torched.py"], "torched.py needs PyTorch, which is not installed"),
     ):
         words = [str(graph) if word == "G" else word for word in words]
         assert says in of_line("--time", 5, "--out", "run", *words)
-    assert "--time stands after the script" in of_line("training.py", graph, "--time", 5)
+    assert "training.py -- my.graph" in of_line("training.py", graph, "--time", 5, "--set", "a=1")
 
 
 def test_a_script_finds_the_folder_of_its_job(monkeypatch, tmp_path):

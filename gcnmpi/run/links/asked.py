@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum, redistribute, slice_of
-from gcnmpi.options.outputs import Inferring, Scoring
+from gcnmpi.options.requests import ScoreRequest
 from gcnmpi.options.task import LinkOptions
 from gcnmpi.run.inference import SCORES, Computed, Inference, compute
 from gcnmpi.run.links.partners import NOBODY, best_partners
 from gcnmpi.run.links.scoring import Decoder, of_decoder
-from gcnmpi.run.results import write_table
+from gcnmpi.run.results import Rows, check_writable, deliver, on_root, write_table
 from gcnmpi.run.vertices import called, picked_vertices
-from gcnmpi.run.writing import Rows, check_writable, deliver, on_root
 from partition.errors import UserError, unknown_name
 from partition.graph.graph import MASKS
 from partition.graph.relations import number_relations
@@ -28,30 +27,30 @@ ALL = "all"  # vertices
 AT_ONCE = 1 << 20  # pairs of a rank that are scored at a time
 
 
-def score_pairs(comm: Comm, asked: Scoring, tell: Tell = lambda line: None) -> Inference:
+def score_pairs(comm: Comm, asked: ScoreRequest, tell: Tell = lambda line: None) -> Inference:
     """The score of each pair, (m,) of the run's dtype, in the order in which they are given.
 
     ``tell``: see :func:`gcnmpi.run.inference.infer`. On all ranks a UserError as of
     :func:`gcnmpi.run.inference.compute`; or if the weights score no pairs, there are no pairs, or
     one has a vertex that the graph does not have.
     """
-    check_writable(comm, asked.inferring.out)
+    check_writable(comm, asked.out)
     with agreed(comm):
-        stored = open_graph(asked.inferring.graph, check=False)
+        stored = open_graph(asked.graph, check=False)
     name = from_root(comm, lambda: _name_of_set(stored, asked))
     mine, relations, count = _share(comm, stored, asked, name)
-    done = compute(comm, _for_scores(asked.inferring, name), tell)
+    done = compute(comm, _for_scores(asked, name), tell)
     problem, decoder = done.problem, Decoder(done.problem)
     with agreed(comm):
         if decoder.relations > 1 and relations is None:
             raise UserError(
-                f"{asked.inferring.weights} tells relations apart, and the pairs have none",
+                f"{asked.weights} tells relations apart, and the pairs have none",
                 "give --columns source,relation,target, or the name of pairs in the folder",
             )
         largest = -1 if relations is None else int(relations.max(initial=-1))
         if largest >= decoder.relations > 1:
             raise UserError(
-                f"{asked.inferring.weights} knows {decoder.relations} relations, and a pair is of "
+                f"{asked.weights} knows {decoder.relations} relations, and a pair is of "
                 f"relation {largest}"
             )
     parameters, rows = of_decoder(problem, done.weights.parameters), done.result.array
@@ -69,12 +68,12 @@ def score_pairs(comm: Comm, asked: Scoring, tell: Tell = lambda line: None) -> I
     all_rows = Rows(np.arange(own.start, own.stop), np.arange(len(mine)), scores, count)
     limit = problem.config.loading.max_bytes
     named = {"column": "score", "name": "score"}
-    whole = deliver(comm, asked.inferring.out, all_rows, None, limit, **named)
+    whole = deliver(comm, asked.out, all_rows, None, limit, **named)
     return _inference(done, all_rows.shape, scores.dtype, whole)
 
 
 def top_partners(
-    comm: Comm, asked: Scoring, tell: Tell = lambda line: None
+    comm: Comm, asked: ScoreRequest, tell: Tell = lambda line: None
 ) -> tuple[Inference, dict[str, np.ndarray] | None]:
     """The best partners of vertices: see :func:`gcnmpi.run.links.partners.best_partners`.
 
@@ -92,11 +91,11 @@ def top_partners(
         As :func:`score_pairs`; or if there are fewer than K other vertices, or one is not of the
         type that the relation leads from.
     """
-    check_writable(comm, asked.inferring.out)
+    check_writable(comm, asked.out)
     with agreed(comm):
-        stored = open_graph(asked.inferring.graph, check=False)
+        stored = open_graph(asked.graph, check=False)
     picked = from_root(comm, lambda: _vertices(stored, asked))
-    done = compute(comm, _for_scores(asked.inferring, None), tell)
+    done = compute(comm, _for_scores(asked, None), tell)
     problem = done.problem
     with agreed(comm):
         decoder = problem.network.decoder
@@ -104,7 +103,7 @@ def top_partners(
         vertices = _sources(stored, picked, relation)
     parameters, rows = of_decoder(problem, done.weights.parameters), done.result.array
     numbers, best = best_partners(
-        problem, rows, parameters, vertices, asked.top, asked.with_arcs, relation
+        problem, rows, parameters, vertices, asked.top or 0, asked.with_arcs, relation
     )
     limit, places = problem.config.loading.max_bytes, np.arange(len(numbers))
     partners, scores = (
@@ -119,9 +118,9 @@ def top_partners(
         ends = np.repeat(vertices, there.sum(axis=1)), partners[there]
         named = ends if ids is None else tuple(np.asarray(ids)[each] for each in ends)
         table = dict(zip(("vertex", "partner", "score"), (*named, scores[there]), strict=True))
-        if asked.inferring.out is None:
+        if asked.out is None:
             return table, len(ends[0])
-        write_table(table, asked.inferring.out)
+        write_table(table, asked.out)
         return None, len(ends[0])
 
     table, count = None, 0
@@ -140,7 +139,7 @@ def _inference(
     return Inference(*facts, problem.told)
 
 
-def _for_scores(asked: Inferring, name: str | None) -> Inferring:
+def _for_scores(asked: ScoreRequest, name: str | None) -> ScoreRequest:
     """The rows that scores are made of; the arcs that a set of pairs holds out are left out of M.
 
     It is the set that is scored, if the user names no other one.
@@ -152,7 +151,7 @@ def _for_scores(asked: Inferring, name: str | None) -> Inferring:
     return dataclasses.replace(asked, config=config, given=given, what=SCORES)
 
 
-def _name_of_set(stored: StoredGraph, asked: Scoring) -> str | None:
+def _name_of_set(stored: StoredGraph, asked: ScoreRequest) -> str | None:
     """The set of pairs in the folder that is named; None: a file or an array."""
     pairs, sets = asked.pairs, list_pairs(stored.path)
     if not isinstance(pairs, str | Path):
@@ -176,7 +175,7 @@ def _name_of_set(stored: StoredGraph, asked: Scoring) -> str | None:
 
 
 def _share(
-    comm: Comm, stored: StoredGraph, asked: Scoring, name: str | None
+    comm: Comm, stored: StoredGraph, asked: ScoreRequest, name: str | None
 ) -> tuple[np.ndarray, np.ndarray | None, int]:
     """This rank's share of the pairs, (m/P, 2) int64, their relations, and how many there are.
 
@@ -193,13 +192,13 @@ def _share(
             slices = [slice_of(len(found), rank, comm.size) for rank in range(comm.size)]
             counts = np.array([some.stop - some.start for some in slices])
     destination = np.repeat(np.arange(len(counts)), counts)
-    limit = asked.inferring.config.loading.max_bytes
+    limit = asked.config.loading.max_bytes
     (mine, of_mine), _ = redistribute(comm, destination, [found, relations], limit)
     return mine, of_mine if comm.bcast(told) else None, comm.bcast(len(found))
 
 
 def _given(
-    stored: StoredGraph, asked: Scoring, name: str | None
+    stored: StoredGraph, asked: ScoreRequest, name: str | None
 ) -> tuple[np.ndarray, np.ndarray | None]:
     from partition.importing.pair_files import listed_pairs, vertices_of  # it imports Arrow
 
@@ -223,12 +222,12 @@ def _given(
     return found, relations
 
 
-def _relation(stored: StoredGraph, asked: Scoring, count: int) -> int | None:
+def _relation(stored: StoredGraph, asked: ScoreRequest, count: int) -> int | None:
     """The number of the relation of partners; None: none is named, of ``count`` that scores know.
 
     Scores that know one only may have partners by a relation, too: its types and its arcs.
     """
-    weights, name = asked.inferring.weights, asked.relation
+    weights, name = asked.weights, asked.relation
     names = ", ".join(map(str, stored.graph.relations)) or f"0 to {count - 1}"
     if count <= 1 and name is None:
         return None
@@ -268,9 +267,10 @@ def _sources(stored: StoredGraph, picked: np.ndarray | None, relation: int | Non
     return picked
 
 
-def _vertices(stored: StoredGraph, asked: Scoring) -> np.ndarray | None:
+def _vertices(stored: StoredGraph, asked: ScoreRequest) -> np.ndarray | None:
     """The vertices that get partners, (q,) int64; None: all."""
-    n, k, vertices = stored.manifest.n, asked.top, asked.vertices
+    n, k = stored.manifest.n, asked.top or 0
+    vertices = ALL if asked.vertices is None else asked.vertices
     if not 1 <= k < n:
         raise UserError(
             f"{k} partners of each vertex: {stored.path} has {n} vertices",

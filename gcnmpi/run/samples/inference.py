@@ -11,12 +11,12 @@ from gcnmpi.layout.place import Place
 from gcnmpi.layout.writing import writing_together
 from gcnmpi.mpi.comm import Comm, agreed, from_root, slice_of, told_to
 from gcnmpi.nn.tasks.samples import Scales
-from gcnmpi.options.outputs import Inferring
+from gcnmpi.options.requests import InferRequest
 from gcnmpi.run.inference import Inference, prepared
 from gcnmpi.run.problem import make_model
+from gcnmpi.run.results import check_writable
 from gcnmpi.run.samples.reading import SampleReader
 from gcnmpi.run.samples.step import Ahead, Setup, put_frames, static_features
-from gcnmpi.run.writing import check_writable
 from gcnmpi.schemes.stacked import StackedScheme
 from partition.errors import UserError, unknown_name
 from partition.graph.graph import MASKS
@@ -35,7 +35,7 @@ class Predicted:
 
 
 def infer_samples(
-    comm: Comm, asked: Inferring, which: str, tell: Callable[[str], None] = lambda line: None
+    comm: Comm, asked: InferRequest, which: str, tell: Callable[[str], None] = lambda line: None
 ) -> Predicted:
     """Predict samples, and write ``asked.out``, an ``.npy`` in the numbers of the data.
 

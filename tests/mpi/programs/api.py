@@ -48,7 +48,7 @@ def run(verb, *words, settings=(), partition=PARTITION, **options):
     given = [f"{key}={value}" for key, value in dict(settings).items()]
     words = line(verb, GRAPH, *words, settings=given, partition=partition, **options)
     job = cli.main([str(word) for word in words], prog_name="gcnmpi", standalone_mode=False)
-    assert (job(world()) if callable(job) else job) == 0
+    assert (job(world()) if callable(job) else job or 0) == 0
 
 
 def epochs_of(of):

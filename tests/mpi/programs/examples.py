@@ -18,7 +18,7 @@ from gcnmpi.mpi.process import run
 from gcnmpi.options.config import from_table
 from gcnmpi.options.kernel import KERNELS
 from gcnmpi.options.model import MATRICES, NETWORKS, ConvolutionOptions, HopsOptions
-from gcnmpi.options.outputs import Inferring
+from gcnmpi.options.requests import InferRequest
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.options.settings import options_of
 from gcnmpi.planner.machine import Machine
@@ -78,7 +78,10 @@ def check_network(comm, model):
     # The file of weights brings the network back.
     file, out = Path(sys.argv[1]) / f"{model['name']}.npz", Path(sys.argv[1]) / "logits.npy"
     save_weights(file, problem, result.model, result.model.parameters.flat)
-    infer(comm, Inferring(graph, partition, from_table({"dtype": "float64"}), file, out))
+    config = from_table({"dtype": "float64"})
+    infer(
+        comm, InferRequest(graph=graph, partition=partition, config=config, weights=file, out=out)
+    )
     logits = result.model.forward()
     mine = problem.scheme.original(result.model.place, logits, logits.shape[1])
     rows = slice_of(problem.source.stored.graph.n, comm.rank, comm.size)

@@ -20,7 +20,7 @@ from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import evaluation_memory
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.propagation.running import propagate
-from gcnmpi.propagation.settings import asked_for
+from gcnmpi.propagation.settings import PropagateRequest
 from gcnmpi.run.problem import load_features, open_problem
 from gcnmpi.run.step import Step
 
@@ -48,8 +48,11 @@ def of_case(comm, case):
     forget_peak()
     before = mpi.maximum(comm, resident_bytes())
     if "method" in case:
-        asked = asked_for(case["method"], ("threads=1", *case["settings"]))
-        done = propagate(comm, case["graph"], case["partition"], asked, Path(case["out"]))
+        asked = PropagateRequest.read(
+            None, ("threads=1", *case["settings"]), method=case["method"],
+            graph=Path(case["graph"]), partition=case["partition"], out=Path(case["out"]),
+        )  # fmt: skip
+        done = propagate(comm, asked)
         return {"before": before, "peak": mpi.maximum(comm, peak_bytes()), "forecast": done.memory}
     config, trains = load_config(None, ("threads=1", *case["settings"])), "infer" not in case
     problem = open_problem(comm, case["graph"], case["partition"], config, trains=trains)

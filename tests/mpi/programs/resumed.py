@@ -10,7 +10,7 @@ from unittest import mock
 
 from gcnmpi.propagation.checkpoint import Checkpoints
 from gcnmpi.propagation.running import propagate
-from gcnmpi.propagation.settings import asked_for
+from gcnmpi.propagation.settings import PropagateRequest
 from partition.errors import UserError
 
 # Settings, and the checkpoints that are written before the end.
@@ -35,11 +35,12 @@ def of_case(comm, folder: str) -> None:
         said.clear()
         kept.mkdir(exist_ok=True)  # as the command does, which claims it
         given = [f"checkpoint={kept}", "every=0"] if keeps else []
-        asked = asked_for(name.partition(",")[0], ["threads=1", *words.split(), *given])
+        asked = PropagateRequest.read(
+            None, ["threads=1", *words.split(), *given], method=name.partition(",")[0],
+            graph=folder / f"{graph}.graph", partition=partition, force=force,
+        )  # fmt: skip
         try:
-            return propagate(
-                comm, folder / f"{graph}.graph", partition, asked, None, said.append, force
-            )
+            return propagate(comm, asked, said.append)
         except UserError as error:
             return str(error)
         finally:

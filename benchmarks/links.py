@@ -1,9 +1,9 @@
 """Seconds per epoch and peak memory of link prediction, beside a program in PyTorch Geometric.
 
-    python scripts/bench_links.py G.graph --set task.decoder=dot --set model.hidden=64
-    python scripts/bench_links.py G.graph --only plain
+    python benchmarks/links.py G.graph --set task.decoder=dot --set model.hidden=64
+    python benchmarks/links.py G.graph --only plain
     for s in 0 1 2; do gcn-partition pairs G.graph --seed $s --name links-$s --candidates 100; done
-    python scripts/bench_links.py G.graph --accuracy 0,1,2 --epochs 50
+    python benchmarks/links.py G.graph --accuracy 0,1,2 --epochs 50
 
 The same network (a stack of GCNConv), the same pairs, as many negatives, the same decoder and loss,
 in one process of one thread each, in turns. An epoch is forward, backward and update over all pairs
