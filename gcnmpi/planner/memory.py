@@ -21,7 +21,7 @@ from gcnmpi.nn.slices import at_once
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import ONE_PASS, resolve
 from gcnmpi.options.scheme import SCHEMES
-from gcnmpi.options.train import batches_of
+from gcnmpi.options.train import OPTIMIZERS, batches_of
 from gcnmpi.planner.case import ARC_ROWS, GROUP_ROWS, Case, sparse_work
 from gcnmpi.planner.loading import (
     PATTERN_INDEX,
@@ -264,7 +264,7 @@ def _halo_memory(case: Case, rank: int, width: int) -> int:
 def state_memory(case: Case, rank: int) -> int:
     """Weights, gradients and the moments of the optimizer; their sum over ranks, and products'."""
     train, reduced = case.work.config.train, case.reduced_bytes(rank)
-    copies = 4 if train.optimizer in ("adam", "adamw") else 2 + (train.momentum > 0)
+    copies = 2 + OPTIMIZERS.get(train.optimizer).arrays(train)
     state = copies * case.parameter_numbers(rank) * case.work.itemsize + reduced
     distinct = _distinct(case.products(rank)).values()
     scratch = [case.forecast.reduction_scratch(rank, *product) for product in distinct]

@@ -119,7 +119,7 @@ class RowEvaluation(Evaluation):
             self._forward = problem.runtime.kernel.repeated(self._forward)
 
     def products(self) -> list[Product]:
-        """Those of the logits, and of the largest one of each row."""
+        """Products of the logits, and the operation that finds the largest of each row."""
         found = self._model.products(backward=False)
         if not self._counted:
             return found

@@ -87,7 +87,7 @@ class Prepared:
     def inference(
         self, shape: tuple[int, ...], dtype: np.dtype, values: np.ndarray | None, *warnings: str
     ) -> Inference:
-        """What an inference gives its caller."""
+        """The result of an inference for its caller."""
         problem = self.problem
         return Inference(
             self.weights, problem.config, problem.source.direction, shape, dtype, self.memory,

@@ -1,9 +1,14 @@
-"""Training on mini-batches: of each a part of the graph, and the gradient there."""
+"""Training on mini-batches: of each a part of the graph, and the gradient there.
+
+A rank may keep input rows of others that batches read often. It computes with them as with its own,
+in the layer that reads the inputs: what that layer makes of a row is made wherever the row is kept,
+and the gradient there is of what its own rows read.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
@@ -12,11 +17,12 @@ import numpy as np
 
 from gcnmpi.core.arrays import Number
 from gcnmpi.core.volume import NOTHING, Volume
-from gcnmpi.kernels.interface.kernel import Array
+from gcnmpi.kernels.interface.kernel import Array, Kernel
+from gcnmpi.layout.loading import load_sparse
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi import ahead
 from gcnmpi.mpi.ahead import InTurn, done_now
-from gcnmpi.mpi.comm import Comm, Request, agreed, maximum, split
+from gcnmpi.mpi.comm import Comm, Request, agreed, maximum, redistribute, split
 from gcnmpi.mpi.reduction import reduce_over_ranks, start_sum
 from gcnmpi.nn.compile.on_scheme import batched, hops_of, told_apart
 from gcnmpi.nn.model import Passes
@@ -27,7 +33,6 @@ from gcnmpi.options.train import sampler_of
 from gcnmpi.planner.batch_memory import batch_memory
 from gcnmpi.planner.batches import batch_cases
 from gcnmpi.run.evaluation import RowEvaluation
-from gcnmpi.run.kept_rows import KeptRows, keep_rows
 from gcnmpi.run.own_rows import own_types
 from gcnmpi.run.problem import TYPES, Problem, load_features, load_targets
 from gcnmpi.run.step import BatchLoss, Forecast, Interrupt, Work
@@ -46,7 +51,8 @@ from gcnmpi.schemes.sampled import (
 from gcnmpi.schemes.sampled_forecast import BatchSizes, TileSizes
 from gcnmpi.schemes.sampled_tiles import TileBatches, TileScheme
 from gcnmpi.schemes.sampling import clusters_of, numbered
-from partition.graph.metrics import Metrics, observed
+from partition.graph.graph import SparseRows
+from partition.graph.metrics import Metrics, most_used, observed, rows_within
 from partition.graph.sampling import VertexSampler
 
 Part = TypeVar("Part")
@@ -119,7 +125,6 @@ class BatchWork(Work):
         self._features = load_features(problem)
         super().__init__(problem, self._features, ("evaluation",))
         self._targets = load_targets(problem, self.model.place)
-        self.examples = self._targets.counts
         comm, config, stored = problem.runtime.comm, problem.config, problem.source.stored
         laid = problem.scheme.laid if isinstance(problem.scheme, RowScheme) else None
         index, seeds = np.zeros(0, np.int64), stored.manifest.n
@@ -139,7 +144,7 @@ class BatchWork(Work):
         self._rows = Memory(problem.runtime.kernel)
         self._predicted = NOTHING
         self._counted: Counter[str] = Counter()
-        self._kept: KeptRows | None = None
+        self._kept: _KeptRows | None = None
         if config.train.cache_mb:
             self._keep_rows()
         self._of_step, groups = config.train.step_batches, config.train.groups
@@ -366,7 +371,7 @@ class BatchWork(Work):
         assert isinstance(batches, RowBatches), "others are asked for rows"
         drawn = (done_now(batches.of(*place)) for place in observed(self.sampler))
         halo, cutter = batches.laid.plan.halo, batches.cutter
-        self._kept = keep_rows(self._problem, halo, cutter, drawn, self._features)
+        self._kept = _keep_rows(self._problem, halo, cutter, drawn, self._features)
         cutter.keep(self._kept.places)
 
 
@@ -426,3 +431,112 @@ def _sizes_of(batch: Batch, row_sizes: np.ndarray) -> list[list[int]]:
         [0 if layer.arcs is None else layer.arcs.groups.total for layer in batch.layers],
         [batch.counts[0]] * len(plans),
     ]
+
+
+@dataclass(frozen=True)
+class _KeptRows:
+    """Some rows of H⁰ that others own."""
+
+    places: np.ndarray  # (kept,) int64: where they are in the halo of the rank, increasing
+    features: Array | SparseInput  # the rows, in this order
+
+    @property
+    def bytes(self) -> int:
+        """Memory that the kept rows take."""
+        if isinstance(self.features, SparseInput):
+            return self.features.bytes
+        return int(self.features.size) * self.features.dtype.itemsize
+
+    def take_rows(self, kernel: Kernel, halo: np.ndarray, out: Array) -> None:
+        """out = the rows, dense ones, at some places in the halo."""
+        if len(halo):
+            features = cast(Array, self.features)
+            kernel.take_rows(features, np.searchsorted(self.places, halo), out)
+
+    def sparse_rows(self, halo: np.ndarray) -> tuple[SparseInput, np.ndarray]:
+        """All rows, sparse ones, and the numbers of those at some places in the halo."""
+        assert isinstance(self.features, SparseInput)
+        return self.features, np.searchsorted(self.places, halo)
+
+
+def _keep_rows(
+    problem: Problem,
+    halo: np.ndarray,
+    cutter: Cutter,
+    batches: Iterable[Batch],
+    features: Array | SparseInput,
+) -> _KeptRows:
+    """Keep what batches read most, within ``train.cache_mb``; all ranks call it together.
+
+    Parameters
+    ----------
+    halo : integers
+        Global ids of the rank's halo.
+    cutter : Cutter
+        Of the batches.
+    batches : iterable of Batch
+        Those that are observed.
+    features : array or SparseInput
+        Own rows of H⁰.
+    """
+    manifest, itemsize = problem.source.stored.manifest, problem.runtime.kernel.dtype.itemsize
+    sizes = manifest.inputs, manifest.feature_entries, manifest.n, itemsize
+    order = np.argsort(halo)
+    uses = np.zeros(len(halo), np.int64)
+    for batch in batches:
+        read = batch.layers[-1].plan.halo
+        uses[order[np.searchsorted(halo, read, sorter=order)]] += 1
+    places = most_used(uses, halo, rows_within(problem.config.train.cache_mb, *sizes))
+    with problem.runtime.phases.as_one("load"):
+        if isinstance(features, SparseInput):
+            return _KeptRows(places, _sparse(problem, halo[places]))
+        return _KeptRows(places, _dense(problem, *cutter.owners_of(places), features))
+
+
+def _sparse(problem: Problem, ids: np.ndarray) -> SparseInput:
+    kernel, found = problem.runtime.kernel, problem.source.stored.graph.features
+    assert isinstance(found, SparseRows)
+    max_bytes = problem.config.loading.max_bytes
+    normalised = problem.config.graph.feature_norm == "row"
+    matrix = load_sparse(problem.runtime.comm, found, ids, max_bytes, normalised, kernel.dtype)
+    return SparseInput(kernel, problem.runtime.phases, matrix, None)
+
+
+def _dense(problem: Problem, owners: np.ndarray, there: np.ndarray, features: Array) -> Array:
+    comm, max_bytes = problem.runtime.comm, problem.config.loading.max_bytes
+    (asked,), counts = redistribute(comm, owners, [there], max_bytes)
+    asking = np.repeat(np.arange(comm.size), counts)
+    # Owners increase along the halo, so the rows come in the order in which they were asked for.
+    wanted = _Taken(problem.runtime.kernel, features, asked)
+    (rows,), _ = redistribute(comm, asking, [cast(np.ndarray, wanted)], max_bytes)
+    return problem.runtime.kernel.from_host(rows)
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """Rows of a matrix of a kernel, which are taken as they are read."""
+
+    kernel: Kernel
+    matrix: Array
+    rows: np.ndarray
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.kernel.dtype
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.rows), self.matrix.shape[1]
+
+    @property
+    def flags(self) -> Any:
+        return self.rows.flags
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, some: slice) -> np.ndarray:
+        rows = self.rows[some]
+        taken = self.kernel.empty(len(rows), self.matrix.shape[1])
+        self.kernel.take_rows(self.matrix, rows, taken)
+        return self.kernel.to_host(taken)

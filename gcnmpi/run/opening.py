@@ -119,8 +119,9 @@ def make_plan(
         On all ranks, if the graph, the partition or the configuration do not fit together.
     """
     stored = graph if isinstance(graph, StoredGraph) else open_folder(comm, graph, config)
-    size, per_node = ranks_of_group(comm.size, config.train), most_ranks_a_node(comm)
+    per_node = most_ranks_a_node(comm)
     with agreed(comm):
+        size = ranks_of_group(comm.size, config.train)
         config = task_of(config.task).resolve(config, stored)
     setting = functools.cache(lambda: setting_of(stored, config, per_node))
     where = size, per_node, whole_rows, setting

@@ -61,7 +61,7 @@ class BatchLoss:
 
 
 class Work(ABC):
-    """What a task does in an epoch: the gradient of each of its batches.
+    """The work of a task in an epoch: the gradient of each of its batches.
 
     Parameters
     ----------
@@ -75,13 +75,10 @@ class Work(ABC):
     ----------
     model : Model
         With its initial weights, until the first update.
-    examples : mapping of str to number
-        How many there are in each mask.
     batches : int
         Updates of an epoch.
     """
 
-    examples: Mapping[str, float]
     batches: int = 1
 
     def __init__(
@@ -132,7 +129,7 @@ class RowWork(Work):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         self._targets = targets = load_targets(problem, self.model.place)
-        self.examples, model = targets.counts, self.model
+        model = self.model
         inputs = LossInputs(
             problem.scheme, problem.runtime.kernel, model.place, model.widths[-1], targets,
             problem.config.task,

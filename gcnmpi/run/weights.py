@@ -31,19 +31,18 @@ from gcnmpi.nn.network import Network
 from gcnmpi.nn.spellings import fitted, has_split_towers, spelled
 from gcnmpi.nn.state import ends_of, from_gcn, in_file, stored_shapes, to_parameters, to_state
 from gcnmpi.nn.tasks.interface import OF_EXAMPLES, task_of
-from gcnmpi.nn.tasks.links import pairs_of
 from gcnmpi.options.config import Config, from_table, section_fields, table_of, value_of
 from gcnmpi.options.frames import OF_FRAMES, ROLLOUT
 from gcnmpi.options.model import NETWORKS, ConvolutionOptions, ModelConfig
 from gcnmpi.options.own_code import is_own, same_network
 from gcnmpi.options.requests import NETWORK, features_path
 from gcnmpi.options.settings import chosen
-from gcnmpi.options.task import TASKS, TaskConfig, tells_relations
+from gcnmpi.options.task import TASKS, TaskConfig
 from gcnmpi.run.classes import class_names, shown
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.weights_file import FORMAT, VERSION, read_arrays, read_facts, write_weights
 from partition.errors import UserError
-from partition.graph.relations import NO_SCHEMA, Relation, Schema, names_of
+from partition.graph.relations import NO_SCHEMA, Relation, Schema
 from partition.graph.store import StoredGraph
 
 OTHER_NETWORK = (
@@ -127,7 +126,7 @@ def describe(problem: Problem) -> dict[str, object]:
         "pairs": problem.source.stored.pairs and problem.source.stored.pairs.name,
         "samples": problem.source.stored.samples and problem.source.stored.samples.name,
         NAMES[0]: class_names(manifest, config.task),
-        NAMES[1]: relation_names(problem.source.stored, config.task),
+        NAMES[1]: task_of(config.task).relation_names(problem.source.stored, config.task),
         "graph_name": manifest.name,
         "graph_id": manifest.id,
     }
@@ -243,20 +242,12 @@ def as_trained(weights: Weights, config: Config, given: Container[str], directio
     )
 
 
-def relation_names(stored: StoredGraph, task: TaskConfig) -> tuple[str, ...]:
-    """The names of the relations of pairs that a decoder tells apart; empty: numbers."""
-    if not tells_relations(task):
-        return ()
-    pairs = pairs_of(stored, task)
-    return names_of(stored.graph.relations) or (pairs.relation_names if pairs else ())
-
-
 def of_relations(weights: Weights, stored: StoredGraph, task: TaskConfig) -> Weights:
     """The weights with the decoder's rows of relations in the order of a graph's.
 
     A UserError if the graph has a relation that the weights do not know.
     """
-    known, there = weights.relations, relation_names(stored, task)
+    known, there = weights.relations, task_of(task).relation_names(stored, task)
     if not known or not there or there == known:
         return weights
     others = [name for name in there if name not in known]

@@ -44,7 +44,7 @@ class Classes(LabelledTask):
         return classes
 
     def of_classes(self, options: ClassOptions, manifest: Manifest) -> bool:
-        """They always are."""
+        """Each column is a class."""
         return True
 
     def check_batches(self, options: ClassOptions) -> None:
@@ -61,7 +61,7 @@ class Classes(LabelledTask):
         return SoftmaxCrossEntropy(inputs) if plain else WeightedCrossEntropy(inputs)
 
     def products(self, options: ClassOptions, k: int, rows: int) -> list[Product]:
-        """Those of a softmax; of smoothed labels, a sum of logits beside them."""
+        """Row operations of a softmax, and the sum of logits that smoothed labels need."""
         spread = [(Operation.ROW_SUM, k, rows)] if options.label_smoothing and rows else []
         return loss_products(k, rows) + spread
 

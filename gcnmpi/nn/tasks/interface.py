@@ -1,4 +1,4 @@
-"""What the program asks a task: its examples, widths, steps, loss, and where the rest of it is."""
+"""The interface of a task: its examples, widths, steps, loss, and where the rest of it is."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ OF_EXAMPLES = "samples."
 
 @dataclass(frozen=True)
 class LossInputs(Generic[Options]):
-    """What a loss is made of.
+    """The output and targets that a loss is computed from.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class LossInputs(Generic[Options]):
 
 
 class Examples(Protocol):
-    """What a task learns of a graph folder: labelled rows, pairs, samples."""
+    """The examples of a graph folder: labelled rows, pairs, samples."""
 
     def has(self, mask: str, among: range | None = None) -> bool:
         """Whether there are examples of a mask, of vertices ``among`` these."""
@@ -101,7 +101,7 @@ class Examples(Protocol):
 
 @dataclass(frozen=True)
 class Steps:
-    """What changes from one step of a task to the next.
+    """The values that change from one step of a task to the next.
 
     Attributes
     ----------
@@ -120,10 +120,10 @@ class Steps:
 
 
 class Task(ABC):
-    """What the program asks a task: nothing else looks at its name, or the class of its options.
+    """The interface of a task: nothing else looks at its name, or the class of its options.
 
-    An entry of the table of tasks is an object of a subclass. What is named "module:attribute" is
-    imported when it is asked for, so that a run imports its own task only.
+    An entry of the table of tasks is an object of a subclass. A "module:attribute" is imported when
+    it is asked for, so that a run imports its own task only.
 
     Attributes
     ----------
@@ -184,8 +184,12 @@ class Task(ABC):
         return config, stored.manifest.inputs
 
     def arrays(self, stored: StoredGraph) -> Mapping[str, np.ndarray]:
-        """What a file of weights keeps of the examples, under names that begin with OF_EXAMPLES."""
+        """Arrays of the examples for a file of weights, under names that begin with OF_EXAMPLES."""
         return {}
+
+    def relation_names(self, stored: StoredGraph, options: Any) -> tuple[str, ...]:
+        """The names of the relations of pairs that weights have rows of; empty: numbers."""
+        return ()
 
     def of_classes(self, options: Any, manifest: Manifest) -> bool:
         """Whether the columns of the output are classes of the graph."""
@@ -200,7 +204,7 @@ class Task(ABC):
         return network
 
     def steps(self, options: Any) -> Steps:
-        """What changes from step to step."""
+        """The values that change from step to step."""
         return Steps()
 
     def check(self, config: Config, entry: Entry, program: Program) -> None:

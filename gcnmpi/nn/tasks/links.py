@@ -31,6 +31,7 @@ from gcnmpi.schemes.interface import Entry
 from partition.errors import UserError
 from partition.graph.graph import Examples
 from partition.graph.manifest import Manifest
+from partition.graph.relations import names_of
 from partition.graph.store import StoredGraph
 from partition.graph.vertex_pairs import HELD_OUT, PairSet, list_pairs, read_pairs
 
@@ -189,6 +190,13 @@ class Links(Task):
                 )
             config = replace(config, task=replace(task, pairs=name if sets else ""))
         return config, stored.manifest.inputs
+
+    def relation_names(self, stored: StoredGraph, options: LinkOptions) -> tuple[str, ...]:
+        """The relations that the decoder distinguishes."""
+        if not tells_relations(options):
+            return ()
+        pairs = pairs_of(stored, options)
+        return names_of(stored.graph.relations) or (pairs.relation_names if pairs else ())
 
     def network(self, network: Network, options: LinkOptions) -> Network:
         """With the decoder behind it."""

@@ -28,7 +28,6 @@ from gcnmpi.run.step import BatchLoss, Interrupt, Work
 from gcnmpi.schemes.operations import Product
 from gcnmpi.schemes.stacked import StackedScheme
 from partition.errors import UserError
-from partition.graph.graph import MASKS
 from partition.graph.hashing import key, permuted
 from partition.graph.samples import SampleSet
 from partition.graph.vertex_pairs import HELD_OUT
@@ -111,7 +110,6 @@ class SampleWork(Work):
         self.setup = Setup.of(problem)
         self._kernel, self._place = problem.runtime.kernel, problem.program.place
         super().__init__(problem, static_features(problem, self.setup))
-        self.examples = {mask: len(self.setup.anchors(mask)) for mask in MASKS}
         self._anchors, self._epoch = self.setup.anchors("train"), 0
         self._order = self._anchors
         self.batches = len(self._anchors) // self.setup.scheme.stack.every
@@ -186,7 +184,7 @@ class SampleEvaluation(Evaluation):
         self.leads = {}
 
     def products(self) -> list[Product]:
-        """Those of as many passes as there are steps of samples."""
+        """Products of one pass for each step of samples."""
         return super().products() * sum(len(self._steps(mask)) for mask in HELD_OUT)
 
     def _values(self) -> Iterator[tuple[str, float | None]]:
