@@ -31,9 +31,8 @@ from gcnmpi.nn.metrics.pairs import ScoredPairs, ranks_among
 from gcnmpi.options.config import load_config
 from gcnmpi.options.kernel import AUTO, must_be_best
 from gcnmpi.options.task import METRICS
-from gcnmpi.run.links.evaluation import LinkEvaluation
-from gcnmpi.run.links.step import LinkStep
 from gcnmpi.run.problem import open_problem
+from gcnmpi.run.step import Step
 from partition.graph.store import open_graph
 from partition.graph.vertex_pairs import drawn_candidates, left_out, read_pairs
 
@@ -46,11 +45,11 @@ def ours(path, settings):
     """A function that runs an epoch of the trainer, and one for the metrics of the test pairs."""
     config = load_config(None, ["task.name=links", *settings, "threads=1"])
     problem = open_problem(world(), path, None, config)
-    step = LinkStep(problem)
+    step = Step(problem)
+    evaluation = step.work.evaluation()
 
     def metrics():
-        model = step.model
-        found = LinkEvaluation(problem, model, step.decoder, model.parameters)()
+        found = evaluation()
         return {name: found[f"test_{name}"] for name in JUDGED}
 
     return step, metrics

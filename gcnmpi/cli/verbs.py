@@ -134,7 +134,7 @@ def evaluate(request: EvaluateRequest, *, as_json: Json = False) -> Job:
 
     def call(comm: Comm, claims: Claims) -> Callable[[], None]:
         from gcnmpi.report.progress import print_metrics
-        from gcnmpi.run.scoring import evaluate_weights
+        from gcnmpi.run.inference import evaluate_weights
 
         found, warnings = evaluate_weights(comm, request)
         return lambda: print_metrics(found, warnings, as_json)
