@@ -36,7 +36,7 @@ class Registry:
     """
 
     kind: str
-    entries: Mapping[str, str]
+    entries: dict[str, str]
     extras: Mapping[str, str] = field(default_factory=dict)
     options: dict[str, tuple[Any, ...]] = field(default_factory=dict)
 

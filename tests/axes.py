@@ -129,7 +129,7 @@ def options_of(scheme: str, given: tuple[str, ...]) -> list[list[str]]:
         about = kind.__dataclass_fields__.get(name)
         if section == kind.section and about is not None and key not in ELSEWHERE:
             booleans = ("true", "false") if about.type in (bool, "bool") else ()
-            values = booleans or NUMBERS.get(key) or tuple(about.metadata["choices"])
+            values = booleans or NUMBERS.get(key) or tuple(about.metadata.get("choices", ()))
             settings = [f"{key}={value}" for value in values if value not in ("auto", "nccl")]
             found[key] = [setting for setting in settings if is_taken(*given, setting)]
     return [settings for settings in found.values() if settings]

@@ -5,8 +5,6 @@ fields and their texts, the function of Python has arguments of the same names, 
 out takes the dataclass.
 """
 
-from __future__ import annotations
-
 import datetime
 import os
 from collections.abc import Collection, Iterable, Mapping

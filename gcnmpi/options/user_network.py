@@ -33,14 +33,18 @@ _DIGITS = 16
 _HANDED_OVER: dict[str, Callable] = {}
 
 
-def is_own(name: object) -> bool:
+def is_user_network(name: object) -> bool:
     """Whether a name is that of a network in a file, well-formed or not."""
     return isinstance(name, str) and re.fullmatch(r".+\.py(:.*)?", name) is not None
 
 
 def same_network(name: object, other: object) -> bool:
     """Whether two names, with hashes, stand for the same network, wherever its file is."""
-    ends = [str(one).rpartition(":")[2] for one in (name, other) if is_own(one) and "@" in str(one)]
+    ends = [
+        str(one).rpartition(":")[2]
+        for one in (name, other)
+        if is_user_network(one) and "@" in str(one)
+    ]
     return len(ends) == 2 and ends[0] == ends[1]
 
 
