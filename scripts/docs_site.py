@@ -174,9 +174,9 @@ def learning() -> str:
 
 def record() -> str:
     """The fields of the record of a run, event by event."""
-    from gcnmpi.run.fields import FIELDS
+    from gcnmpi.run.record import field_tables
 
-    return tables("field", FIELDS)
+    return tables("field", field_tables())
 
 
 def methods() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.options.requests import BEST_WEIGHTS, LAST_WEIGHTS
-from gcnmpi.run.record import RunRecord, read_run
+from gcnmpi.run.record import Epoch, RunRecord, read_run
 from partition.errors import UserError, unknown_name
 
 
@@ -40,7 +39,7 @@ class Run:
     @property
     def config(self) -> dict[str, Any]:
         """The whole configuration: ``config["model"]["hidden"]``."""
-        return self.record.start["config"]
+        return self.record.start.config
 
     @property
     def epochs(self) -> dict[str, np.ndarray]:
@@ -49,8 +48,8 @@ class Run:
         "epoch" is int64; "loss", "seconds", "val_accuracy" … are float64, NaN where a metric was
         not evaluated.
         """
-        lines = self.record.epochs
-        names = [name for name in (lines[0] if lines else _FIELDS) if name not in _NOT_FIELDS]
+        lines = [epoch.record() for epoch in self.record.epochs]
+        names = [name for name in (lines[0] if lines else _FIELDS) if name != "time"]
         columns = {name: [line.get(name) for line in lines] for name in names}
         kinds = {name: np.int64 if name == "epoch" else np.float64 for name in names}
         return {name: np.array(column, kinds[name]) for name, column in columns.items()}
@@ -75,8 +74,9 @@ class Run:
     @property
     def summary(self) -> dict[str, Any]:
         """The fields of its first and its last record: how the run was made, and how it ended."""
-        start = {name: value for name, value in self.record.start.items() if name != "config"}
-        return start | (self.record.end or self.record.stop or {})
+        start, last = self.record.start.record(), self.record.end or self.record.stop
+        del start["config"]
+        return start if last is None else start | last.record()
 
     @property
     def finished(self) -> bool:
@@ -86,18 +86,17 @@ class Run:
     @property
     def last(self) -> dict[str, Any]:
         """The last epoch: its loss, metrics and seconds; empty before there is one."""
-        return _fields(self.record.epochs[-1]) if self.record.epochs else {}
+        return _result(self.record.epochs[-1]) if self.record.epochs else {}
 
     @property
     def best(self) -> dict[str, Any]:
         """The epoch of the best validation metric; empty where nothing was validated."""
-        found = [line for line in self.record.epochs if line["epoch"] == self.best_epoch]
-        return _fields(found[0]) if found else {}
+        return _result(self.record.best) if self.record.best is not None else {}
 
     @property
     def best_epoch(self) -> int | None:
         """Its number; None where nothing was validated, or before the end."""
-        return (self.record.end or {}).get("best_epoch")
+        return None if self.record.end is None else self.record.end.best_epoch
 
     def weights(self, which: str = "last") -> dict[str, np.ndarray]:
         """The weights of the last or of the best epoch, by PyTorch Geometric's names.
@@ -146,8 +145,7 @@ class Run:
 
 _FILES = {"last": LAST_WEIGHTS, "best": BEST_WEIGHTS}
 _FIELDS = ("epoch", "loss", "seconds")
-_NOT_FIELDS = ("event", "time")
 
 
-def _fields(line: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in line.items() if name not in _NOT_FIELDS}
+def _result(epoch: Epoch) -> dict[str, Any]:
+    return {name: value for name, value in epoch.record().items() if name != "time"}

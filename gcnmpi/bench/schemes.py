@@ -104,7 +104,7 @@ def _measure(
     name = candidate.partition.name if candidate.partition else None
     problem = open_problem(comm, graph, name, config)
     result = train(problem)
-    end = result.end
+    end = result.end.record()
     return {
         "seconds": statistics.median(epoch.seconds for epoch in result.epochs[WARM_UP:]),
         "sent": max(end["bytes_sent"]) // short.epochs,

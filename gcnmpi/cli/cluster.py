@@ -13,7 +13,7 @@ import click
 from gcnmpi.cli.common import Job, Json, Many, Words, job
 from gcnmpi.cluster import submit as jobs
 from gcnmpi.options.requests import run_name
-from gcnmpi.run.record import new_folder
+from gcnmpi.run.writer import new_folder
 from partition.commands import Result, command
 from partition.errors import UserError
 

@@ -255,9 +255,9 @@ def _native_facts() -> dict[str, str]:
 
 
 def _fields() -> Mapping[str, Mapping[str, str]]:
-    from gcnmpi.run.fields import FIELDS
+    from gcnmpi.run.record import field_tables
 
-    return FIELDS
+    return field_tables()
 
 
 @command

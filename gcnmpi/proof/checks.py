@@ -21,6 +21,7 @@ from gcnmpi.options.config import Config, table_of
 from gcnmpi.options.task import LINKS
 from gcnmpi.run.links.step import LinkStep
 from gcnmpi.run.problem import Problem, open_problem
+from gcnmpi.run.record import End
 from gcnmpi.run.trainer import Result, Step, train
 
 
@@ -64,7 +65,7 @@ _COUNTED = {
 }
 
 
-def traffic_checks(end: Mapping[str, Any], run: str = "") -> Iterator[Check]:
+def traffic_checks(end: End, run: str = "") -> Iterator[Check]:
     """Counted against predicted: the largest difference of a rank, from a run's last record.
 
     ``run`` is the name of the run in those of the checks.
@@ -129,7 +130,7 @@ def rounded_checks(config: Config, result: Result, exact: Result) -> Iterator[Ch
     """A run with rounded messages, held against the same one with exact ones."""
     name = config.comm.precision
     how, tolerances = FORMATS[name], TOLERANCES[name]
-    measured = [(e["error"], how.error(e["width"])) for e in result.end["rounding"]]
+    measured = [(e.error, how.error(e.width)) for e in result.end.rounding or []]
     error, bound = max(measured, key=lambda one: one[0] / one[1], default=(0.0, 0.0))
     exchanges = f"{name}, {len(measured)} exchanges of the first and the last epoch"
     yield Check("rounded rows", error, bound, exchanges)
@@ -169,7 +170,7 @@ def facts_of(problem: Problem, result: Result) -> dict[str, object]:
         "kernel": problem.runtime.kernel.name,
         "dtype": config.dtype,
         "direction": problem.source.direction,
-        "orders": result.end["orders"],
+        "orders": result.end.orders,
         "config": table_of(config),
         "warnings": list(problem.warnings),
         "machine": list(problem.machine),

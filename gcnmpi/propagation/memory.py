@@ -20,7 +20,7 @@ from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.propagation.interface import Held, Holds
 from gcnmpi.propagation.settings import PropagateRequest
-from gcnmpi.run.room import Needs, Room, check_room
+from gcnmpi.run.memory_check import Needs, NodeMemory, check_node_memory
 from gcnmpi.schemes.forecast import Forecast, make_facts
 from gcnmpi.schemes.operations import Operation
 from partition.graph.graph import index_dtype
@@ -40,28 +40,28 @@ def check_memory(
     config: Config,
     tell: Callable[[str], None],
 ) -> int:
-    """Say what a propagation needs, and refuse it where a node has less: see ``check_room``.
+    """Say what a propagation needs, and refuse it where a node has less: see ``check_node_memory``.
 
     The options of the scheme are resolved; without a file, the result goes to rank 0.
     """
     written = asked.out is not None
 
-    def setting_of(room: Room) -> tuple[Setting, Needs]:
-        machine = Machine(process_bytes=room.process)
+    def setting_of(node: NodeMemory) -> tuple[Setting, Needs]:
+        machine = Machine(process_bytes=node.process)
         setting = Setting(
-            source.stored, config, machine, room.ranks_per_node, features=1, classes=1,
+            source.stored, config, machine, node.ranks_per_node, features=1, classes=1,
             locality=False,
         )  # fmt: skip
 
         def needs(candidate: Candidate, size: int) -> int:
             on_it = replace(config, scheme=candidate.scheme)
             other = replace(source, partition=candidate.partition)
-            shared = min(size, room.ranks_per_node)
-            return room.process + memory(asked, other, on_it, size, shared, written)
+            shared = min(size, node.ranks_per_node)
+            return node.process + memory(asked, other, on_it, size, shared, written)
 
         return setting, needs
 
-    return check_room(comm, asked.name, source, config, setting_of, asked.force, tell)
+    return check_node_memory(comm, asked.name, source, config, setting_of, asked.force, tell)
 
 
 def memory(

@@ -19,7 +19,7 @@ from gcnmpi.propagation.memory import check_memory
 from gcnmpi.propagation.settings import PropagateRequest
 from gcnmpi.propagation.space import Space
 from gcnmpi.run.opening import Opened, find_source, load_matrix, open_split, start
-from gcnmpi.run.writing import check_writable, deliver
+from gcnmpi.run.results import check_writable, deliver
 from gcnmpi.schemes.interface import Scheme
 from partition.errors import UserError
 

@@ -23,7 +23,7 @@ from gcnmpi.mpi.reduction import reduce_over_ranks
 from gcnmpi.propagation.checkpoint import Checkpoints
 from gcnmpi.run.opening import Opened
 from gcnmpi.run.own_rows import check_labels, check_trains, own_features
-from gcnmpi.run.writing import Rows, write
+from gcnmpi.run.results import Rows, write
 from gcnmpi.schemes.interface import Scheme
 from gcnmpi.schemes.operations import Operation
 from partition.errors import UserError

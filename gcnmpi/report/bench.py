@@ -12,11 +12,12 @@ from typing import Any
 from rich import box
 
 from gcnmpi.mpi.comm import Comm, agreed
-from gcnmpi.report.groups import Record
 from gcnmpi.report.progress import print_warnings
-from gcnmpi.run.writer import Writer
+from partition.errors import system_errors
 from partition.records import append_record
 from partition.terminal import print_wide, table_of
+
+Record = dict[str, Any]
 
 
 class Report(contextlib.AbstractContextManager):
@@ -27,16 +28,17 @@ class Report(contextlib.AbstractContextManager):
     """
 
     def __init__(self, comm: Comm, out: Path | None, as_json: bool) -> None:
-        self._comm, self._prints, self._as_json = comm, comm.rank == 0, as_json
+        self._prints, self._as_json = comm.rank == 0, as_json
         self._records: list[Record] = []
         self._warnings: list[str] = []
-        with agreed(comm):
-            self._write = Writer(out if self._prints else None)
+        with agreed(comm), system_errors(f"cannot write {out}"):
+            self._file = open(out, "a") if out is not None and self._prints else None  # noqa: SIM115
 
     def __call__(self, event: str, **values: Any) -> None:
         if not self._prints:
             return
-        self._write(event, **values)
+        if self._file is not None:
+            append_record(self._file, event, **values)
         self._warnings += values.get("warnings", ())
         if self._as_json:
             append_record(sys.stdout, event, **values)
@@ -49,11 +51,10 @@ class Report(contextlib.AbstractContextManager):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._write.close()
+        if self._file is not None:
+            self._file.close()
         if kind is not None:
             return
-        with agreed(self._comm):
-            self._write.check()
         if self._records:
             print_records(self._records)
         print_warnings(self._warnings)

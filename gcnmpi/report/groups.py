@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from gcnmpi.options.config import keys
 from gcnmpi.run.checkpoint import flat
-from gcnmpi.run.record import RECORD, metric_of
-
-Record = Mapping[str, Any]
-"""A line of the record of a run, of which its event says what fields it has."""
+from gcnmpi.run.record import RECORD, Start
 
 PAIRS = "task.pairs"
 CHANCE = ("train.seed", "train.split", PAIRS)
@@ -22,17 +18,15 @@ FACTS = ("graph", "partition", "ranks", "scheme", "kernel", "dtype", "metric")
 _SHOWN = ("scheme.name", "kernel", "dtype")
 
 
-def settings(start: Record) -> dict[str, object]:
+def settings(start: Start) -> dict[str, object]:
     """Every key of a run's configuration; those that its version did not have are the defaults."""
     usual = {name: json.loads(json.dumps(default)) for name, default, _ in keys()}
-    return usual | dict(flat(start.get("config") or {}))
+    return usual | dict(flat(start.config))
 
 
-def fact(start: Record, name: str) -> object:
+def fact(start: Start, name: str) -> object:
     """One of FACTS; None where the record does not say it."""
-    if name == "metric":
-        return metric_of(start)
-    return (start.get("config") or {}).get("dtype") if name == "dtype" else start.get(name)
+    return start.config.get("dtype") if name == "dtype" else getattr(start, name)
 
 
 def as_text(value: object) -> str:
@@ -40,12 +34,12 @@ def as_text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def different_facts(starts: Sequence[Record]) -> list[str]:
+def different_facts(starts: Sequence[Start]) -> list[str]:
     """The names of FACTS that are not the same for all runs."""
     return [name for name in FACTS if len({str(fact(start, name)) for start in starts}) > 1]
 
 
-def different_keys(starts: Sequence[Record], chance: bool = True) -> dict[str, list[object]]:
+def different_keys(starts: Sequence[Start], chance: bool = True) -> dict[str, list[object]]:
     """The keys that are not the same for all runs, and the value of each run.
 
     Seed and split are left out without ``chance``: groups of runs have several of each; so are
@@ -61,7 +55,7 @@ def different_keys(starts: Sequence[Record], chance: bool = True) -> dict[str, l
     return {name: of for name, of in columns.items() if len(set(map(as_text, of))) > 1}
 
 
-def groups(starts: Sequence[Record]) -> list[list[int]]:
+def groups(starts: Sequence[Start]) -> list[list[int]]:
     """The places of runs of one graph that differ in seed and split only, in order.
 
     Pairs that were made in the same way, as many of them, are splits, too.
@@ -69,31 +63,28 @@ def groups(starts: Sequence[Record]) -> list[list[int]]:
     found: dict[str, list[int]] = {}
     for place, start in enumerate(starts):
         same = {name: value for name, value in settings(start).items() if name not in CHANCE}
-        here = [start.get(name) for name in ("graph_id", "data_id", "direction")]
+        here = [start.graph_id, start.data_id, start.direction]
         facts = [_kind_of_pairs(start), *(fact(start, name) for name in FACTS)]
         found.setdefault(json.dumps([same, here, facts], sort_keys=True), []).append(place)
     return list(found.values())
 
 
-def further_metrics(start: Record) -> list[str]:
+def further_metrics(start: Start) -> list[str]:
     """The metrics of a run beside the one that chose its best weights."""
-    task = (start.get("config") or {}).get("task")
-    named = task.get("metrics") if isinstance(task, Mapping) else None
-    names = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
-    return [name for name in dict.fromkeys(names) if name != metric_of(start)]
+    names = dict.fromkeys(start.section("task").get("metrics", []))
+    return [name for name in names if name != start.metric]
 
 
-def all_further(starts: Sequence[Record]) -> list[str]:
+def all_further(starts: Sequence[Start]) -> list[str]:
     """The metrics that any of some runs has beside the one that chose its best weights."""
     return list(dict.fromkeys(metric for start in starts for metric in further_metrics(start)))
 
 
-def _kind_of_pairs(start: Record) -> object:
+def _kind_of_pairs(start: Start) -> object:
     """All that a record says of its pairs but their name; None of another task."""
-    pairs = start.get("pairs")
-    if not isinstance(pairs, Mapping):  # records of earlier versions
-        return start.get("pairs_id")
-    return {name: value for name, value in pairs.items() if name != "name"}
+    if start.pairs is None:  # records of earlier versions
+        return start.pairs_id
+    return {name: value for name, value in start.pairs.items() if name != "name"}
 
 
 def spread(values: Sequence[float | None]) -> tuple[float | None, float | None]:

@@ -12,7 +12,7 @@ from gcnmpi.options.requests import TrainRequest
 from gcnmpi.options.task import LOWER_IS_BETTER, chosen_metrics
 from gcnmpi.report.progress import print_warnings, shown_metrics
 from gcnmpi.run.best import diverged
-from gcnmpi.run.record import RECORD, Epoch, RunRecord, to_epoch
+from gcnmpi.run.record import RECORD, End, Epoch, RunRecord
 from partition.records import to_json
 from partition.terminal import duration
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # a command need not import what the others do
     from gcnmpi.importing.running import Imported
     from gcnmpi.partitioning.running import Made
     from gcnmpi.propagation.running import Propagated
-    from gcnmpi.report.groups import Record
     from gcnmpi.run.inference import Inference
     from gcnmpi.run.training import Trained
 
@@ -43,7 +42,7 @@ def print_trained(asked: TrainRequest, done: Trained, seconds: float, *, quiet: 
 
 
 def print_run(
-    asked: TrainRequest, folder: Path, epochs: Sequence[Epoch], end: Record, seconds: float
+    asked: TrainRequest, folder: Path, epochs: Sequence[Epoch], end: End, seconds: float
 ) -> None:
     """The last and the best epoch of a run, how long it took, and where its files are.
 
@@ -51,20 +50,20 @@ def print_run(
     """
     total = f"; the command took {_duration(seconds)}" if seconds else ""
     training = _duration(sum(epoch.seconds for epoch in epochs))
-    each = f"{end['seconds_per_epoch']:.4g} s per epoch"
+    each = f"{end.seconds_per_epoch:.4g} s per epoch"
     print(f"trained {len(epochs)} epochs in {training}, {each}{total}")
     metric = chosen_metrics(asked.config.task)[0]
     print(f"last    {_figures(epochs[-1])}")
-    found = [epoch for epoch in epochs if epoch.epoch == end.get("best_epoch")]
+    found = [epoch for epoch in epochs if epoch.epoch == end.best_epoch]
     if found:
         which = "lowest" if metric in LOWER_IS_BETTER else "highest"
         print(f"best    {_figures(found[0])} ({which} validation {metric})")
-    if end.get("stopped_early"):
+    if end.stopped_early:
         patience = asked.config.train.patience
         why = f"no better validation {metric} for {patience} epochs" if patience else "as asked"
         print(f"stopped early: {why}")
-    if rounding := end.get("rounding"):
-        worst = max(exchange["error"] for exchange in rounding)
+    if end.rounding:
+        worst = max(exchange.error for exchange in end.rounding)
         print(f"rounded rows in messages: by {worst:.2g} of their size, in the worst exchange")
     print(f"record  {folder / RECORD}")
     files = [
@@ -79,8 +78,7 @@ def _print_complete(asked: TrainRequest, record: RunRecord) -> None:
     """Say that a run need not be run again."""
     folder = asked.out or Path()
     print(f"{folder} is complete: nothing was trained or written (--resume never starts over)")
-    epochs = [to_epoch(line) for line in record.epochs]
-    print_run(asked, folder, epochs, record.end or {}, 0.0)
+    print_run(asked, folder, record.epochs, record.end or End(), 0.0)
 
 
 def _figures(epoch: Epoch) -> str:

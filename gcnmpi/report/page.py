@@ -13,7 +13,6 @@ from gcnmpi.options.config import keys
 from gcnmpi.options.task import LOWER_IS_BETTER
 from gcnmpi.report.groups import (
     FACTS,
-    Record,
     all_further,
     as_text,
     different_facts,
@@ -21,7 +20,6 @@ from gcnmpi.report.groups import (
     fact,
     spread,
 )
-from gcnmpi.report.leads import lead_figures
 from gcnmpi.report.pairs import counts_of, how_scored, label_of, learns_pairs
 from gcnmpi.report.run_curves import Entry, by_run, curves, entries_of
 from gcnmpi.report.run_facts import COMPUTING, RunFacts, total
@@ -32,6 +30,7 @@ from gcnmpi.report.run_figures import (
     work_figures,
 )
 from gcnmpi.run.checkpoint import flat
+from gcnmpi.run.record import End
 from partition.charts.figures import Figure
 from partition.charts.numbers import BYTES, SECONDS, number, with_unit
 from partition.charts.page import Fact, Section, Table, write_page
@@ -59,7 +58,6 @@ def write_report(path: str | os.PathLike, runs: Sequence[RunFacts]) -> None:
 def report_figures(runs: Sequence[RunFacts]) -> Iterator[Figure]:
     """Every figure of such a page, the curves of each run in one."""
     yield from curves(runs)
-    yield from lead_figures(runs)
     if len(runs) > 1:
         yield from by_run(runs)
     for place, run in enumerate(runs[:DETAILED]):
@@ -76,7 +74,7 @@ def _comparison(runs: Sequence[RunFacts]) -> Section:
     tables.append(_runs(runs, entries, marked=not grouped))
     return Section(
         "comparison", "Comparison", text, tables=tables,
-        figures=[*curves(runs), *lead_figures(runs), *by_run(runs)],
+        figures=[*curves(runs), *by_run(runs)],
     )  # fmt: skip
 
 
@@ -97,13 +95,13 @@ def _means(entries: Sequence[Entry]) -> Table:
             entry.name, *(_cell(fact(start, name)) for name in facts),
             *(_cell(values[place]) for values in keys.values()),
             len(of), float(np.mean([run.seconds for run in of])),
-            *spread([run.epochs[-1]["loss"] for run in of]),
-            *spread([run.best.get(f"val_{metric}") for run in of]),
-            *spread([run.best.get(f"test_{metric}") for run in of]),
+            *spread([run.epochs[-1].loss for run in of]),
+            *spread([run.of_best("val", metric) for run in of]),
+            *spread([run.of_best("test", metric) for run in of]),
             *(
                 figure
                 for other in further
-                for figure in spread([run.best.get(f"test_{other}") for run in of])
+                for figure in spread([run.of_best("test", other) for run in of])
             ),
         ])  # fmt: skip
     low = len(facts) + len(keys) + 2
@@ -133,17 +131,17 @@ def _runs(runs: Sequence[RunFacts], entries: Sequence[Entry], marked: bool) -> T
     ]  # fmt: skip
     rows = []
     for place, run in enumerate(runs):
-        last, best = run.epochs[-1], run.best
         rows.append([
-            run.name + ("" if run.end else " (not finished)"), numbers[id(run)],
+            run.name + ("" if run.end.finished else " (not finished)"), numbers[id(run)],
             *(_cell(fact(run.start, name)) for name in facts),
             *(_cell(values[place]) for values in keys.values()),
             len(run.epochs), run.seconds,
             None if run.sent is None else float(run.sent.sum()) / 1e6,
             None if run.sent is None else float(run.sent.max()) / 1e6,
             None if run.peak is None else float(run.peak.max()) / 1e9,
-            last["loss"], best.get(f"val_{run.metric}"), best.get(f"test_{run.metric}"),
-            *(best.get(f"test_{metric}") for metric in further),
+            run.epochs[-1].loss,
+            run.of_best("val", run.metric), run.of_best("test", run.metric),
+            *(run.of_best("test", metric) for metric in further),
         ])  # fmt: skip
     low = len(facts) + len(keys) + 3
     marks: dict[int, str | Sequence[str]] = {}
@@ -170,7 +168,7 @@ def _settings(facts: Sequence[str], keys: Collection[str], first: int) -> dict[i
 
 def _scope(run: RunFacts) -> tuple[str, ...]:
     """Runs of one graph and metric can be compared."""
-    return str(run.start.get("graph")), str(run.start.get("graph_id")), run.metric
+    return run.start.graph, str(run.start.graph_id), run.metric
 
 
 def _better(run: RunFacts) -> str:
@@ -185,16 +183,15 @@ def _cell(value: object) -> object:
 
 
 def _sections(run: RunFacts, key: str, group: str) -> Iterator[Section]:
-    notes = [f"Warning: {_text(warning)}" for warning in run.start.get("warnings") or []]
-    if not run.end:
-        of = run.start.get("config", {}).get("train", {}).get("epochs")
-        notes.insert(0, f"The run has not finished: epoch {run.epochs[-1]['epoch']} of {of}.")
+    notes = [f"Warning: {warning}" for warning in run.start.warnings]
+    if not run.end.finished:
+        of = run.start.wanted_epochs
+        notes.insert(0, f"The run has not finished: epoch {run.epochs[-1].epoch} of {of}.")
     yield Section(key + "overview", "Overview", _what(run) if group else "", _overview(run),
                   notes=notes, group=group)  # fmt: skip
-    training = [*curves([run], key), *lead_figures([run], key)]
-    yield Section(key + "training", "Training", figures=training, group=group)
+    yield Section(key + "training", "Training", figures=curves([run], key), group=group)
     timed = time_figures(run, key)
-    tables = [] if run.phases else list(_phase_table(run.end))
+    tables = [] if run.phases else _phase_table(run.end)
     if timed or tables:
         text = "Phases are timed without barriers: time lost to a slower rank appears as waiting."
         yield Section(key + "time", "Time", text, figures=timed, tables=tables, group=group)
@@ -216,35 +213,30 @@ def _sections(run: RunFacts, key: str, group: str) -> Iterator[Section]:
 
 
 def _overview(run: RunFacts) -> list[Fact]:
-    last, best, metric = run.epochs[-1], run.best, label_of(run.metric)
-    wanted = run.start.get("config", {}).get("train", {}).get("epochs")
-    stopped = "stopped early" if run.end.get("stopped_early") else f"of {number(wanted)}"
+    stopped = "stopped early" if run.end.stopped_early else f"of {number(run.start.wanted_epochs)}"
     facts = [
         Fact("epochs", number(len(run.epochs)), stopped),
         Fact("time per epoch", with_unit(run.seconds, SECONDS), "median, slowest rank"),
-        Fact("training loss", number(last["loss"]), "last epoch"),
+        Fact("training loss", number(run.epochs[-1].loss), "last epoch"),
     ]
-    if best:
-        value = best.get(f"val_{run.metric}")
-        facts.append(
-            Fact(f"validation {metric}", _score(value), f"best, epoch {number(best['epoch'])}")
-        )
+    if run.best is not None:
+        value, when = run.of_best("val", run.metric), f"best, epoch {number(run.best.epoch)}"
+        facts.append(Fact(f"validation {label_of(run.metric)}", _score(value), when))
         for other in run.metrics:
-            if (value := best.get(f"test_{other}")) is not None:
+            if (value := run.of_best("test", other)) is not None:
                 where = "in the epoch of the best validation"
                 facts.append(Fact(f"test {label_of(other)}", _score(value), where))
     if run.sent is not None and run.ranks > 1:
         busiest = with_unit(float(run.sent.max()), BYTES)
         total_sent = with_unit(float(run.sent.sum()), BYTES)
-        options = run.start.get("scheme_options") or {}
-        exchange = options.get("exchange") if run.start.get("scheme") == "p2p" else None
+        exchange = run.start.scheme_options.get("exchange") if run.start.scheme == "p2p" else None
         told = f", exchange of {_EXCHANGES.get(exchange, exchange)}" if exchange else ""
         facts.append(Fact("sent per epoch", total_sent, f"busiest rank {busiest}{told}"))
     if run.phases and run.ranks > 1 and (work := total(run.phases, COMPUTING)).any():
         excess = f"{work.max() / work.mean() - 1:.0%}"
         facts.append(Fact("slowest rank", f"+{excess}", "computing, above the average rank"))
-    if isinstance(run.end.get("hidden"), int | float):
-        facts.append(Fact("hidden", f"{run.end['hidden']:.0%}", "of the time of exchanges"))
+    if hidden := [share for share in run.end.hidden or [] if share is not None]:
+        facts.append(Fact("hidden", f"{np.mean(hidden):.0%}", "of the time of exchanges"))
     if run.peak is not None:
         facts.append(Fact("peak memory", with_unit(float(run.peak.max()), BYTES), "largest rank"))
     return facts
@@ -262,11 +254,14 @@ def _counted(run: RunFacts) -> str:
     """Whether what was counted is what was predicted."""
     if run.ranks == 1:
         return "One rank sends nothing."
-    pairs = (("bytes_sent", "bytes_predicted"), ("messages_sent", "messages_predicted"))
-    known = [(run.end.get(a), run.end.get(b)) for a, b in pairs]
-    if any(None in pair for pair in known):
+    end = run.end
+    counted, predicted = (
+        (end.bytes_sent, end.messages_sent),
+        (end.bytes_predicted, end.messages_predicted),
+    )
+    if None in (*counted, *predicted):
         return ""
-    equal = all(counted == predicted for counted, predicted in known)
+    equal = counted == predicted
     text = (
         "equal to those predicted from the partition" if equal else "NOT equal to those predicted"
     )
@@ -274,50 +269,41 @@ def _counted(run: RunFacts) -> str:
     return f"Bytes and messages counted are {text}.{messages and f' An epoch takes{messages}.'}"
 
 
-def _phase_table(end: Record) -> Iterator[Table]:
+def _phase_table(end: End) -> list[Table]:
     """Of records that have no figures of single ranks."""
-    phases = end.get("phases") or {}
-    rows = [
-        [str(name), *(times.get(which) for which in ("min", "mean", "max"))]
-        for name, times in phases.items()
-        if isinstance(times, dict)
-    ]
-    if rows:
-        head = ["phase", "least (s)", "mean (s)", "most (s)"]
-        yield Table("Seconds of the whole run, over ranks", head, rows)
+    rows = [[name, *(times.get(which) for which in ("min", "mean", "max"))]
+            for name, times in end.phases.items()]  # fmt: skip
+    head = ["phase", "least (s)", "mean (s)", "most (s)"]
+    return [Table("Seconds of the whole run, over ranks", head, rows)] if rows else []
 
 
 def _environment(run: RunFacts) -> list[Table]:
     start = run.start
-    hosts = Counter(str(host) for host in start.get("hosts") or [])
+    hosts = Counter(start.hosts)
     described = [
         "time", "graph", "n", "nnz", "partition", "direction", "scheme", "kernel", "ranks",
         "threads", "job", "reduction", "graph_id", "data_id", "partition_id",
     ]  # fmt: skip
     names = {"n": "vertices", "nnz": "arcs", "threads": "threads per rank", "time": "started (UTC)"}
-    known = [key for key in described if start.get(key) is not None]
-    facts = [(names.get(key, key), _plain(start[key])) for key in known]
-    if counts := counts_of(start):
-        made = start["pairs"].get("made")
-        facts += [("pairs", counts), ("pairs: made by", _text(made))]
-    options = start.get("scheme_options") or {}
-    if isinstance(options, dict):
-        options = {key: value for key, value in options.items() if key != "name"}
-        facts += [(f"scheme: {key}", _plain(value)) for key, value in options.items()]
-    orders = run.end.get("orders")
-    facts += [("order of products", ", ".join(map(str, orders)))] if orders else []
-    versions = start.get("versions") or {}
-    devices = Counter(str(device) for device in start.get("devices") or [] if device is not None)
+    known = {key: value for key in described if (value := getattr(start, key)) is not None}
+    facts = [(names.get(key, key), _plain(value)) for key, value in known.items()]
+    if start.pairs is not None:
+        made = _text(start.pairs.get("made"))
+        facts += [("pairs", counts_of(start)), ("pairs: made by", made)]
+    options = {key: value for key, value in start.scheme_options.items() if key != "name"}
+    facts += [(f"scheme: {key}", _plain(value)) for key, value in options.items()]
+    facts += [("order of products", ", ".join(run.end.orders))] if run.end.orders else []
+    devices = Counter(device for device in start.devices if device is not None)
     shown = [f"{host}: {number(count)} ranks" for host, count in hosts.most_common(64)]
     shown += [f"{device}: {number(count)} ranks" for device, count in devices.most_common(8)]
     more = len(hosts) - 64
     shown += [f"and {more} other hosts"] if more > 0 else []
     usual = {name: as_text(default) for name, default, _ in keys()}
-    chosen = [(name, as_text(value)) for name, value in flat(start.get("config") or {})]
+    chosen = [(name, as_text(value)) for name, value in flat(start.config)]
     other = [(name, value) for name, value in chosen if usual.get(name) != value]
     tables = [
         Table("Run", (), facts),
-        Table("Versions", (), [(str(name), _text(text)) for name, text in versions.items()]),
+        Table("Versions", (), [(name, _text(text)) for name, text in start.versions.items()]),
         Table("Hosts", (), [[text] for text in shown]),
         Table("Configuration: other values than the defaults", (), other),
         Table("Whole configuration", (), chosen, folded=True),
@@ -328,28 +314,26 @@ def _environment(run: RunFacts) -> list[Table]:
 def _what(run: RunFacts) -> str:
     """A run in a sentence."""
     start, parts = run.start, []
-    model = start.get("config", {}).get("model", {})
-    name = model.get("name") if isinstance(model, dict) else None
-    parts.append(f"{_text(name).upper() if name else 'Training'} on {_text(start.get('graph'))}")
-    if isinstance(start.get("n"), int) and isinstance(start.get("nnz"), int):
-        parts.append(f"{start['n']:,} vertices, {start['nnz']:,} arcs")
+    model = start.section("model").get("name")
+    parts.append(f"{str(model).upper() if model else 'Training'} on {start.graph}")
+    if start.n is not None and start.nnz is not None:
+        parts.append(f"{start.n:,} vertices, {start.nnz:,} arcs")
     if learns_pairs(start):
-        parts.append(f"links of the pairs {_text(start['config']['task'].get('pairs'))}")
+        parts.append(f"links of the pairs {_text(start.section('task').get('pairs'))}")
         parts += [counts, how_scored(start)] if (counts := counts_of(start)) else []
     ranks = "1 rank" if run.ranks == 1 else f"{run.ranks} ranks"
-    hosts = len(set(map(str, start.get("hosts") or [])))
+    hosts = len(set(start.hosts))
     parts.append(f"{ranks} on {hosts} {'host' if hosts == 1 else 'hosts'}" if hosts else ranks)
-    partition = start.get("partition")
-    parts.append(f"scheme {_text(start.get('scheme'))}"
-                 + (f", partition {_text(partition)}" if partition else ""))  # fmt: skip
+    partition = f", partition {start.partition}" if start.partition else ""
+    parts.append(f"scheme {start.scheme}{partition}")
     return "; ".join(parts) + "."
 
 
 def _common(runs: Sequence[RunFacts]) -> str:
     """A sentence of the facts that all runs have in common."""
-    same = [name for name in FACTS if len({str(run.start.get(name)) for run in runs}) == 1]
-    told = [f"{name} {_text(runs[0].start.get(name))}" for name in same if name in runs[0].start]
-    return f"In common: {', '.join(told)}." if told else ""
+    different = different_facts([run.start for run in runs])
+    same = [f"{name} {_text(fact(runs[0].start, name))}" for name in FACTS if name not in different]
+    return f"In common: {', '.join(same)}." if same else ""
 
 
 def _plain(value: object) -> str:

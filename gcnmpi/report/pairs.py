@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gcnmpi.options.task import FILTERED, LINKS, hits_of
-from gcnmpi.report.groups import Record
+from gcnmpi.run.record import Start
 from partition.errors import shown
 
 NAMES = 3  # sets of pairs that are named
@@ -31,14 +31,14 @@ def heading_of(metric: str) -> str:
     return label[:1].upper() + label[1:]
 
 
-def learns_pairs(start: Record) -> bool:
+def learns_pairs(start: Start) -> bool:
     """Whether a run is one of link prediction."""
-    return _task_of(start).get("name") == LINKS
+    return start.section("task").get("name") == LINKS
 
 
-def how_scored(start: Record) -> str:
+def how_scored(start: Start) -> str:
     """The decoder of a run of link prediction, what it minimises, and its negatives."""
-    task = _task_of(start)
+    task = start.section("task")
     hidden = task.get("decoder_hidden")
     layers = f" with hidden layers {hidden}" if hidden else ""
     share = task.get("supervise", 1)
@@ -51,15 +51,15 @@ def how_scored(start: Record) -> str:
     )
 
 
-def counts_of(start: Record) -> str:
+def counts_of(start: Start) -> str:
     """How many pairs a run of link prediction has; empty where its record does not say it.
 
     >>> pairs = {"train": 85, "val": 5, "test": 10, "negatives": {"val": 5, "test": 10}}
-    >>> counts_of({"pairs": pairs | {"candidates": {"val": 100, "test": 100}}})
+    >>> counts_of(Start(pairs=pairs | {"candidates": {"val": 100, "test": 100}}))
     '85 to train on, 5 (5 negatives, 100 candidates each) to validate on, 10 (10 negatives, 100 candidates each) to test on'
     """  # noqa: E501
-    pairs = start.get("pairs")
-    if not isinstance(pairs, Mapping):
+    pairs = start.pairs
+    if pairs is None:
         return ""
     told = []
     for mask, what in (("train", "train"), ("val", "validate"), ("test", "test")):
@@ -73,11 +73,11 @@ def counts_of(start: Record) -> str:
     return ", ".join(told)
 
 
-def told_pairs(starts: Sequence[Record]) -> list[str]:
+def told_pairs(starts: Sequence[Start]) -> list[str]:
     """A sentence for the pairs of runs; one for all sets of as many pairs."""
     found: dict[tuple[str, str], dict[str, None]] = {}
     for start in filter(learns_pairs, starts):
-        name = shown(str(_task_of(start).get("pairs")))
+        name = shown(str(start.section("task").get("pairs")))
         found.setdefault((counts_of(start), how_scored(start)), {})[name] = None
     return [
         f"links: pairs {_few(list(names))}" + (f": {counts}" if counts else "") + f"; {how}"
@@ -88,11 +88,6 @@ def told_pairs(starts: Sequence[Record]) -> list[str]:
 def _few(names: Sequence[str]) -> str:
     more = f" and {len(names) - NAMES} others" if len(names) > NAMES else ""
     return ", ".join(names[:NAMES]) + more
-
-
-def _task_of(start: Record) -> Mapping[str, object]:
-    task = (start.get("config") or {}).get("task")
-    return task if isinstance(task, Mapping) else {}
 
 
 def _count(pairs: Mapping[str, object], kind: str, mask: str) -> str:

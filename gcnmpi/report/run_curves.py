@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from gcnmpi.report.run_facts import PHASE_COLOURS, PHASE_NAMES, RunFacts, total
 from partition.charts.figures import COLUMNS, Bars, Binned, Figure, Lines, Series, binned, look
 from partition.charts.numbers import BYTES, SECONDS, number, unit_of
 from partition.errors import shown
+from partition.graph.vertex_pairs import HELD_OUT
 
 APART = 12  # curves that are told apart in one figure
 GREY = 7  # of the palette
@@ -51,78 +52,123 @@ def entries_of(runs: Sequence[RunFacts]) -> list[Entry]:
     return entries
 
 
+@dataclass(frozen=True)
+class Curve:
+    """A curve over epochs or leads, its span over several runs, and the best epoch of its run."""
+
+    name: str
+    x: Sequence[int]
+    y: Sequence[float | None]
+    place: int
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+    best: int | None = None
+
+
 def curves(runs: Sequence[RunFacts], prefix: str = "") -> list[Figure]:
-    """Loss, metrics and seconds over the epochs; of several runs the validation metric only."""
+    """Loss, metrics and seconds over the epochs, then metrics by lead; of several runs the
+    validation metric over the epochs, and the test metric by lead.
+    """
     entries, whose = entries_of(runs), "of the run" if len(runs) == 1 else "of each run"
-    figures: list[Figure] = []
-    learned = {
-        "pairs to train on" if learns_pairs(run.start) else "training vertices" for run in runs
-    }
-    what = (
-        f"The loss of the {' or '.join(sorted(learned))} {whose}, in each epoch before its update"
-    )
-    loss = _of_entries(entries, "loss", "loss")
-    figures += _curve(prefix + "loss", "Training loss", what, "loss", loss, log=True)
-    for metric in dict.fromkeys(metric for run in runs for metric in run.metrics):
-        label = label_of(metric)
-        if len(runs) == 1:
-            masks = (("val", "validation"), ("test", "test"), ("train", "training"))
-            best = runs[0].best.get("epoch")
-            lines = [
-                Curve(
-                    name,
-                    *runs[0].curve(f"{mask}_{metric}"),
-                    place,
-                    best=best if mask == "val" else None,
-                )
-                for place, (mask, name) in enumerate(masks)
-            ]
-            title = heading_of(metric)
-            what = f"{title} after each epoch"
-        else:
-            title = f"Validation {label}"
-            what = f"{title} {whose}, after each epoch"
-            scored = [entry for entry in entries if metric in entry.runs[0].metrics]
-            lines = _of_entries(scored, f"val_{metric}", "validation", metric)
-        figures += _curve(prefix + _slug(metric), title, what, label, lines, from_zero=False)
-    most = max(epoch["seconds"] or 0.0 for run in runs for epoch in run.epochs)
-    size, unit = unit_of(most, SECONDS)
-    spent = _of_entries(entries, "seconds", "epoch", size=size)
+    metrics = list(dict.fromkeys(metric for run in runs for metric in run.metrics))
+    parts = {"pairs to train on" if learns_pairs(run.start) else "training vertices"
+             for run in runs}  # fmt: skip
+    what = f"The loss of the {' or '.join(sorted(parts))} {whose}, in each epoch before its update"
+    loss = _of_entries(entries, lambda run: run.curve("loss"), "loss")
+    found = _curves(prefix + "loss", "Training loss", what, "loss", loss, log=True)
+    for metric in metrics:
+        title = heading_of(metric) if len(runs) == 1 else f"Validation {label_of(metric)}"
+        what = (
+            f"{title}, after each epoch" if len(runs) == 1 else f"{title} {whose}, after each epoch"
+        )
+        lines = _of_metric(entries, metric, ("val", "test", "train"), _over_epochs)
+        slug = "".join(c if c.isalnum() and c.isascii() else "-" for c in metric)
+        found += _curves(prefix + slug, title, what, label_of(metric), lines, from_zero=False)
+    size, unit = unit_of(max(epoch.seconds for run in runs for epoch in run.epochs), SECONDS)
+    spent = _of_entries(entries, lambda run: run.curve("seconds"), "epoch", size=size, ring=False)
     what = f"Forward pass, backward pass and update {whose}, on the slowest rank"
-    figures += _curve(
-        prefix + "seconds", "Time of an epoch", what, f"time of an epoch ({unit})", spent
-    )
-    return figures
+    label = f"time of an epoch ({unit})"
+    found += _curves(prefix + "seconds", "Time of an epoch", what, label, spent)
+    for metric in metrics:
+        title, whose = (
+            heading_of(metric),
+            "" if len(runs) == 1 else ", of the test part of each run",
+        )
+        what = f"{title} by how many states ahead is predicted{whose}, after the last epoch"
+        lines = _of_metric(entries, metric, ("test",) if whose else HELD_OUT, _by_lead, ring=False)
+        found += _curves(f"{prefix}leads-{metric}", f"{title} by lead", what, label_of(metric),
+                         lines, over="states ahead")  # fmt: skip
+    return found
+
+
+_Values = tuple[Sequence[int], Sequence[float | None]]
+_NAMES = {"val": "validation", "test": "test", "train": "training"}
+
+
+def _over_epochs(run: RunFacts, mask: str, metric: str) -> _Values:
+    return run.curve(f"{mask}_{metric}")
+
+
+def _by_lead(run: RunFacts, mask: str, metric: str) -> _Values:
+    values = run.leads(mask, metric)
+    return range(1, len(values) + 1), values
+
+
+def _of_metric(
+    entries: Sequence[Entry],
+    metric: str,
+    masks: Sequence[str],
+    values: Callable[[RunFacts, str, str], _Values],
+    ring: bool = True,
+) -> list[Curve]:
+    """A curve of each mask of a single run; of several runs, one of the first mask of each."""
+    if [len(entry.runs) for entry in entries] != [1]:
+        scored = [entry for entry in entries if metric in entry.runs[0].metrics]
+        first = masks[0]
+        return _of_entries(scored, lambda run: values(run, first, metric), _NAMES[first],
+                           chosen_by=metric, ring=ring)  # fmt: skip
+    (run,) = entries[0].runs
+    best = run.best_epoch if ring else None
+    return [
+        Curve(_NAMES[mask], *values(run, mask, metric), place, best=best if mask == "val" else None)
+        for place, mask in enumerate(masks)
+    ]
 
 
 def _of_entries(
-    entries: Sequence[Entry], key: str, name: str, metric: str | None = None, size: float = 1.0
+    entries: Sequence[Entry],
+    values_of: Callable[[RunFacts], _Values],
+    name: str,
+    *,
+    chosen_by: str | None = None,
+    size: float = 1.0,
+    ring: bool = True,
 ) -> list[Curve]:
     """A curve for each entry; of more than can be told apart, one of all runs and the best."""
     few = len(entries) <= APART
     chosen = entries if few else [Entry(GREY, "all runs", [r for e in entries for r in e.runs])]
-    if not few and metric is not None:
+    if not few and chosen_by is not None:
         best, highest = None, None
         for entry in entries:
-            mean, _ = spread([run.best.get(key) for run in entry.runs])
-            if is_better(metric, mean, highest):
+            mean, _ = spread([run.of_best("val", chosen_by) for run in entry.runs])
+            if is_better(chosen_by, mean, highest):
                 best, highest = entry, mean
         chosen = [*chosen, *([best] if best else [])]
     found = []
     for entry in chosen:
         called = name if len(entries) == 1 and len(entry.runs) == 1 else entry.name
-        values: dict[int, list[float]] = {}
+        known: dict[int, list[float]] = {}
         for run in entry.runs:
-            for epoch, value in zip(*run.curve(key), strict=True):
+            for x, value in zip(*values_of(run), strict=True):
                 if value is not None and np.isfinite(value):
-                    values.setdefault(epoch, []).append(value / size)
-        xs = sorted(values)
-        median = [float(np.median(values[x])) for x in xs]
+                    known.setdefault(x, []).append(value / size)
+        xs = sorted(known)
+        median = [float(np.median(known[x])) for x in xs]
         if len(entry.runs) == 1:
-            best_epoch = None if key == "seconds" else entry.runs[0].best.get("epoch")
+            best_epoch = entry.runs[0].best_epoch if ring else None
             found.append(Curve(called, xs, median, entry.place, best=best_epoch))
         else:
-            low, high = ([f(values[x]) for x in xs] for f in (min, max))
+            low, high = ([f(known[x]) for x in xs] for f in (min, max))
             found.append(Curve(called, xs, median, entry.place, low, high))
     return found
 
@@ -175,27 +221,16 @@ def by_run(runs: Sequence[RunFacts]) -> list[Figure]:
     return figures
 
 
-@dataclass(frozen=True)
-class Curve:
-    """A curve over the epochs, with the span that it stands for, and the best epoch of its run."""
-
-    name: str
-    x: Sequence[int]
-    y: Sequence[float | None]
-    place: int
-    low: Sequence[float] = ()
-    high: Sequence[float] = ()
-    best: int | None = None
-
-
-def _curve(
+def _curves(
     key: str,
     title: str,
     about: str,
     label: str,
     lines: Sequence[Curve],
+    *,
     log: bool = False,
     from_zero: bool = True,
+    over: str = "epoch",
 ) -> list[Figure]:
     """One figure of curves, of which long ones are thinned; none where nothing is known."""
     series, longest, least, most, bins = [], None, np.inf, -np.inf, 1
@@ -226,9 +261,11 @@ def _curve(
     if len(series) == 1 and log:
         first, last = longest.mean[0], longest.mean[-1]
         about += f". From {number(first, 3)} to {number(last, 3)}"
+    leads = 0 if over == "epoch" else max(len(one.x) for one in series)
     return [Lines(
-        key, title, f"{about}.", "epoch", label, series, _columns(longest),
+        key, title, f"{about}.", over, label, series, () if leads else _columns(longest),
         log_y=log and least > 0 and most / least > 20, from_zero=from_zero,
+        marks=0 < leads < 20, x_ticks=range(1, leads + 1) if leads < 10 else (),
         ring="epoch of the best validation",
     )]  # fmt: skip
 
@@ -238,7 +275,3 @@ def _columns(points: Binned) -> list[str]:
         f"epoch {int(first)}" if first == last else f"epochs {int(first)} to {int(last)}"
         for first, last in zip(points.first, points.last, strict=True)
     ]
-
-
-def _slug(name: str) -> str:
-    return "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in name)

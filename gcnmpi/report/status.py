@@ -12,7 +12,7 @@ from gcnmpi.cluster.jobs import ENDED, Job, ended, in_queue
 from gcnmpi.cluster.submit import JOB, SCRIPT
 from gcnmpi.run.checkpoint_files import FOLDER, place_of, stored
 from gcnmpi.run.claims import STOP
-from gcnmpi.run.record import RECORD, RunRecord, metric_of, read_run
+from gcnmpi.run.record import RECORD, RunRecord, read_run
 from partition.errors import UserError, shown
 from partition.locks import folder_lock, holders
 from partition.records import atomic_file, open_regular
@@ -40,7 +40,7 @@ def status(run: Path) -> dict[str, object]:
     job, before = _newest_jobs(run, numbers, record)
     number = max([*numbers, _job_of(record) or 0, job.number if job else 0]) or None
     state, why = _state(run, record, number, job, before)
-    facts: dict[str, object] = {
+    facts: dict[str, Any] = {
         "run": str(run), "state": state, "why": why, "job": number,
         "slurm": str(job) if job else None, "heard": None, "log": _log(run, number),
         "epoch": 0, "epochs": None, "loss": None, "metric": None, "val": None,
@@ -95,18 +95,17 @@ def print_status(facts: dict[str, Any]) -> None:
 
 def _progress(record: RunRecord) -> dict[str, Any]:
     """How far it has come, how fast it goes, and when it was last heard of."""
-    total = record.start.get("config", {}).get("train", {}).get("epochs")
-    facts = {
+    total = record.start.wanted_epochs
+    facts: dict[str, Any] = {
         "epochs": total, "resumes": record.resumes, "seconds_per_epoch": record.pace,
-        "heard": max(0.0, time.time() - record.heard),
+        "heard": max(0.0, time.time() - record.last_written),
     }  # fmt: skip
     if record.epochs:
-        last = record.epochs[-1]
-        metric = metric_of(record.start)
-        facts |= {"epoch": last["epoch"], "loss": last["loss"], "metric": metric}
-        facts["val"] = last.get(f"val_{metric}")
+        last, metric = record.epochs[-1], record.start.metric
+        facts |= {"epoch": last.epoch, "loss": last.loss, "metric": metric}
+        facts["val"] = last.of("val", metric)
         if total is not None and record.pace is not None:
-            facts["seconds_left"] = record.pace * (total - last["epoch"])
+            facts["seconds_left"] = record.pace * (total - last.epoch)
     return facts
 
 
@@ -163,7 +162,7 @@ def _runner(run: Path, record: RunRecord | None) -> str | None:
     except UserError:
         return str(who[0]) if who else ""
     # Not every file system brings the locks of other hosts here.
-    fresh = record is not None and time.time() - record.heard < _silence(record)
+    fresh = record is not None and time.time() - record.last_written < _silence(record)
     return str(who[0]) if who and fresh else None
 
 
@@ -172,7 +171,7 @@ def _silence(record: RunRecord) -> float:
     if record.pace is not None:
         return max(FRESH, 3 * record.pace)
     if record.epochs:
-        return max(FRESH, 3 * record.epochs[-1]["seconds"])
+        return max(FRESH, 3 * record.epochs[-1].seconds)
     return FIRST_EPOCH
 
 
@@ -220,7 +219,7 @@ def _submitted(run: Path) -> dict[str, int | None]:
 
 def _job_of(record: RunRecord | None) -> int | None:
     """The job that wrote a record last."""
-    number, _, _ = str(record.start.get("job") if record else "").partition(".")
+    number, _, _ = str(record.start.job if record else "").partition(".")
     return int(number) if number.isdecimal() else None
 
 

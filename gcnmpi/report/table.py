@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from rich.box import Box
+
 from gcnmpi.report.groups import (
     FACTS,
-    Record,
     all_further,
     as_text,
     different_facts,
@@ -22,14 +25,16 @@ from gcnmpi.report.groups import (
     short_names,
     spread,
 )
-from gcnmpi.report.leads import print_leads
 from gcnmpi.report.pairs import label_of, told_pairs
-from gcnmpi.report.run_facts import facts_of, leads_of
-from gcnmpi.run.record import RECORD, RunRecord, metric_of, read_run
+from gcnmpi.report.run_facts import RunFacts, facts_of
+from gcnmpi.run.record import RECORD, Start, read_run
 from partition.charts.figures import check_figure, save_figures
 from partition.errors import UserError, shown
+from partition.graph.vertex_pairs import HELD_OUT
 from partition.records import make_room_for
 from partition.terminal import print_wide, table_of
+
+LEADS = 12  # columns of a table by lead; of more leads, some that are as far apart
 
 
 def print_runs(
@@ -61,57 +66,72 @@ def print_runs(
     if page is not None:
         make_room_for(page)
     drawn = page is not None or figures is not None
-    found: list[tuple[Path, dict[str, Any], RunRecord]] = []
-    every: list[tuple[Path, RunRecord]] = []
+    every: list[RunFacts] = []
     for run, named in _runs(paths):
         try:
-            record = read_run(run)
-            if drawn and record.epochs:
-                every.append((run, record))
-            found.append((run, _row(run, record), record))
+            facts = facts_of("", str(run), read_run(run))
+            if drawn or facts.end.finished:
+                every.append(facts)
+            if not facts.end.finished:
+                last = facts.epochs[-1].epoch
+                raise UserError(f"{run}: the run did not finish (last epoch {last})")
         except UserError as error:
-            if named and not (drawn and every and every[-1][0] == run):
+            if named and not (drawn and every and every[-1].path == str(run)):
                 raise
             print(f"left out: {error.message}", file=sys.stderr)
-    if drawn:
-        _draw(every, page, figures)
-    if not found and every:
-        return
-    if not found:
+    if drawn and every:
+        _draw(_named(every), page, figures)
+    runs = _named([run for run in every if run.end.finished])
+    if not runs:
+        if every:
+            return
         raise UserError(f"no finished run below {', '.join(map(str, paths))}")
-    names = short_names([run for run, _, _ in found])
-    starts = [record.start for _, _, record in found]
-    rows = _together([row for _, row, _ in found], starts)
+    rows = _together(runs)
     if as_json:
         print(json.dumps(rows))
     elif as_csv:
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
+        heads = list(dict.fromkeys(name for row in rows for name in row))
+        writer = csv.DictWriter(sys.stdout, heads, lineterminator="\n")
         writer.writeheader()
         for row in rows:
             writer.writerow({k: as_text(v) if isinstance(v, list) else v for k, v in row.items()})
     else:
-        _print_table(names, rows, starts)
-        print_leads(names, starts, [record.end or {} for _, _, record in found])
+        _print_table(runs, rows)
+        _print_leads(runs)
 
 
-def _draw(runs: Sequence[tuple[Path, RunRecord]], page: Path | None, folder: Path | None) -> None:
+def print_rows(
+    texts: Iterable[str],
+    numbers: Iterable[str],
+    rows: Iterable[Sequence[str]],
+    box: Box | None = None,
+) -> None:
+    """Print a table on the standard output: columns of texts, then of numbers."""
+    table = table_of(texts, numbers, box)
+    for row in rows:
+        table.add_row(*row)
+    print_wide(table)
+
+
+def _named(runs: Sequence[RunFacts]) -> list[RunFacts]:
+    """Runs with the shortest names that tell them apart."""
+    names = short_names([Path(run.path) for run in runs])
+    return [replace(run, name=shown(name)) for run, name in zip(runs, names, strict=True)]
+
+
+def _draw(runs: Sequence[RunFacts], page: Path | None, folder: Path | None) -> None:
     """The page and the figures of runs."""
     from gcnmpi.report.page import report_figures, write_report  # which take a while to import
 
-    names = short_names([run for run, _ in runs])
-    facts = [
-        facts_of(shown(name), str(run), record)
-        for name, (run, record) in zip(names, runs, strict=True)
-    ]
-    if facts and page is not None:
-        write_report(page, facts)
-    if facts and folder is not None:
-        save_figures(report_figures(facts), folder)
+    if page is not None:
+        write_report(page, runs)
+    if folder is not None:
+        save_figures(report_figures(runs), folder)
 
 
-def _together(rows: Sequence[Record], starts: Sequence[Record]) -> list[dict[str, Any]]:
+def _together(runs: Sequence[RunFacts]) -> list[dict[str, Any]]:
     """Rows with the keys that differ, and with means over runs that differ by chance only."""
+    starts, rows = [run.start for run in runs], [_row(run) for run in runs]
     keys, more = different_keys(starts), [dict(row) for row in rows]
     for number, places in enumerate(groups(starts), 1):
         means: dict[str, object] = {"group": number, "group_runs": len(places)}
@@ -124,15 +144,56 @@ def _together(rows: Sequence[Record], starts: Sequence[Record]) -> list[dict[str
     return more
 
 
-def _print_table(names: Sequence[str], rows: Sequence[Record], starts: Sequence[Record]) -> None:
+def _row(run: RunFacts) -> dict[str, Any]:
+    """The facts of a run in JSON and CSV."""
+    last, end, metric = run.epochs[-1], run.end, run.metric
+    sent, messages = (
+        [float(x) for x in of] if of is not None else [] for of in (run.sent, run.messages)
+    )
+    return {
+        "run": run.path,
+        **{name: fact(run.start, name) for name in FACTS if name not in ("dtype", "metric")},
+        "metric": metric,
+        "dtype": run.start.config.get("dtype"),
+        "bytes_per_epoch": sum(sent),
+        "max_bytes_per_epoch": max(sent, default=0.0),
+        "messages_per_epoch": sum(messages),
+        "seconds_per_epoch": run.seconds
+        if end.seconds_per_epoch is None
+        else end.seconds_per_epoch,
+        "loss": last.loss,
+        "val": last.of("val", metric),
+        "test": last.of("test", metric),
+        "best_epoch": run.best_epoch,
+        "best_val": run.of_best("val", metric),
+        "best_test": run.of_best("test", metric),
+        **{
+            f"best_{mask}_{other}": run.of_best(mask, other)
+            for other in further_metrics(run.start)
+            for mask in HELD_OUT
+        },
+        **{
+            f"{mask}_{other}_by_lead": values
+            for mask in HELD_OUT
+            for other in (end.leads or {}).get(mask, {})
+            if (values := run.leads(mask, other))
+        },
+    }
+
+
+def _print_table(runs: Sequence[RunFacts], rows: Sequence[Mapping[str, Any]]) -> None:
+    starts = [run.start for run in runs]
     different = [*different_facts(starts), *different_keys(starts)]
     numbers = ("MB/epoch", "busiest", "s/epoch", "loss", "val", "test", "best val", "its test")
     further = all_further(starts)
     heads = [f"its {label_of(metric)}" for metric in further]
-    table = table_of(("run", *different), (*numbers, *heads))
-    for name, row in zip(names, rows, strict=True):
-        table.add_row(
-            shown(name),
+    common = [name for name in FACTS if name not in different]
+    print(", ".join(f"{name} {_text(fact(starts[0], name))}" for name in common))
+    for line in told_pairs(starts):
+        print(line)
+    print_rows(("run", *different), (*numbers, *heads), (
+        (
+            run.name,
             *(_text(row[name]) for name in different),
             f"{row['bytes_per_epoch'] / 1e6:.3f}",
             f"{row['max_bytes_per_epoch'] / 1e6:.3f}",
@@ -141,11 +202,8 @@ def _print_table(names: Sequence[str], rows: Sequence[Record], starts: Sequence[
             *(_fraction(row[name]) for name in ("val", "test", "best_val", "best_test")),
             *(_fraction(row.get(f"best_test_{metric}")) for metric in further),
         )
-    common = [name for name in FACTS if name not in different]
-    print(", ".join(f"{name} {_text(fact(starts[0], name))}" for name in common))
-    for line in told_pairs(starts):
-        print(line)
-    print_wide(table)
+        for run, row in zip(runs, rows, strict=True)
+    ))  # fmt: skip
     print("MB/epoch: what all ranks sent in the exchanges of a training epoch; busiest: one rank")
     print(
         "val, test: after the last epoch; best val, its test: in the epoch of the best validation"
@@ -153,20 +211,20 @@ def _print_table(names: Sequence[str], rows: Sequence[Record], starts: Sequence[
     if further:
         print(f"{', '.join(heads)}: of the test part, in that epoch")
     if any(row["group_runs"] > 1 for row in rows):
-        _print_means(rows, starts)
+        _print_means(starts, rows)
 
 
-def _print_means(rows: Sequence[Record], starts: Sequence[Record]) -> None:
+def _print_means(starts: Sequence[Start], rows: Sequence[Mapping[str, Any]]) -> None:
     """A line for each group of runs."""
     firsts = [places[0] for places in groups(starts)]
     each = [starts[place] for place in firsts]
     different = [*different_facts(each), *different_keys(each, chance=False)]
     further = all_further(each)
     heads = (f"its {label_of(metric)}" for metric in further)
-    table = table_of(different, ("runs", "best val", "its test", *heads))
     names = ("best_val", "best_test", *(f"best_test_{metric}" for metric in further))
-    for row in (rows[place] for place in firsts):
-        table.add_row(
+    print("\nmean ± standard deviation of runs that differ in seed or split only:")
+    print_rows(different, ("runs", "best val", "its test", *heads), (
+        (
             *(_text(row[name]) for name in different),
             str(row["group_runs"]),
             *(
@@ -174,8 +232,23 @@ def _print_means(rows: Sequence[Record], starts: Sequence[Record]) -> None:
                 for name in names
             ),
         )
-    print("\nmean ± standard deviation of runs that differ in seed or split only:")
-    print_wide(table)
+        for row in (rows[place] for place in firsts)
+    ))  # fmt: skip
+
+
+def _print_leads(runs: Sequence[RunFacts]) -> None:
+    """The metric of the test part by how many states ahead is predicted, if any run has it."""
+    found = {run: values for run in runs if (values := run.leads("test", run.metric))}
+    if not found:
+        return
+    most = max(map(len, found.values()))
+    numbers = np.unique(np.linspace(1, most, min(most, LEADS)).round().astype(int)).tolist()
+    labels = ", ".join(dict.fromkeys(label_of(run.metric) for run in runs))
+    print(f"\ntest {shown(labels)} after the last epoch, by how many states ahead is predicted:")
+    print_rows(("run",), map(str, numbers), (
+        (run.name, *(_fraction(of[n - 1] if n <= len(of) else None) for n in numbers))
+        for run, of in found.items()
+    ))  # fmt: skip
 
 
 def _runs(paths: Sequence[Path]) -> list[tuple[Path, bool]]:
@@ -189,56 +262,6 @@ def _runs(paths: Sequence[Path]) -> list[tuple[Path, bool]]:
             folder = (run.parent if run.name == RECORD else run).resolve()
             found[folder] = run, not below
     return list(found.values())
-
-
-def _row(run: Path, record: RunRecord) -> dict[str, Any]:
-    if not record.epochs:
-        raise UserError(f"{run} is not the record of a run")
-    last, end = record.epochs[-1], record.end
-    if end is None:
-        raise UserError(f"{run}: the run did not finish (last epoch {last['epoch']})")
-    metric = metric_of(record.start)
-    best = next((e for e in record.epochs if e["epoch"] == end.get("best_epoch")), {})
-    try:  # the types of fields are checked where the record is read
-        count = max(1, end["epochs_run"])
-        sent, messages = _a_rank(end, "bytes_sent"), _a_rank(end, "messages_sent")
-        return {
-            "run": str(run),
-            **{name: record.start[name] for name in FACTS if name not in ("dtype", "metric")},
-            "metric": metric,
-            "dtype": str(record.start["config"]["dtype"]),
-            "bytes_per_epoch": sum(sent) / count,
-            "max_bytes_per_epoch": max(sent) / count,
-            "messages_per_epoch": sum(messages) / count,
-            "seconds_per_epoch": end["seconds_per_epoch"],
-            "loss": last["loss"],
-            "val": last.get(f"val_{metric}"),
-            "test": last.get(f"test_{metric}"),
-            "best_epoch": best["epoch"] if best else None,
-            "best_val": best.get(f"val_{metric}"),
-            "best_test": best.get(f"test_{metric}"),
-            **{
-                f"best_{mask}_{other}": best.get(f"{mask}_{other}")
-                for other in further_metrics(record.start)
-                for mask in ("val", "test")
-            },
-            **{
-                f"{mask}_{other}_by_lead": values
-                for mask in ("val", "test")
-                for other, values in leads_of(end, mask).items()
-            },
-        }
-    except KeyError as error:
-        raise UserError(f"{run} is damaged: its record has no {error}") from error
-    except (ValueError, OverflowError) as error:
-        raise UserError(f"{run} is damaged: {error}") from error
-
-
-def _a_rank(end: Record, name: str) -> list[float]:
-    numbers = end[name]
-    if not numbers or not all(type(number) in (int, float) for number in numbers):
-        raise ValueError(f"{name} is {str(numbers)[:80]}, not one number a rank")
-    return numbers
 
 
 def _text(value: object) -> str:

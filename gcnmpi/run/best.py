@@ -1,39 +1,31 @@
-"""The best weights so far, and whether it is time to stop: by the validation metric."""
+"""The best epoch so far, and whether it is time to stop: by the validation metric."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.options.task import is_better
 from gcnmpi.run.record import Epoch
 
 
 @dataclass(frozen=True)
 class Best:
-    """The weights with the best validation metric so far, the first of equals."""
+    """The epoch with the best validation metric so far, the first of equals."""
 
     metric: str
-    epoch: int  # 0: there is none
-    value: float | None  # of the metric
-    # In the layout of ``model.parameters.flat``; None where nothing is validated
-    flat: Array | None
+    epoch: int = 0  # 0: there is none
+    value: float | None = None  # of the metric
 
-    def after(self, epoch: Epoch, kernel: Kernel, flat: Array) -> Best:
-        """The best after an epoch that left these weights, which are copied if they are."""
-        if self.flat is None or not self.beaten_by(epoch):
-            return self
-        kernel.copy(flat, self.flat)
-        return self.now(epoch)
+    def after(self, epoch: Epoch) -> Best:
+        """The best after another epoch: that one, or this."""
+        value = epoch.of("val", self.metric)
+        better = is_better(self.metric, value, self.value)
+        return Best(self.metric, epoch.epoch, value) if better else self
 
-    def beaten_by(self, epoch: Epoch) -> bool:
-        """Whether an epoch has a better metric."""
-        return is_better(self.metric, epoch.of("val", self.metric), self.value)
-
-    def now(self, epoch: Epoch) -> Best:
-        """The same, of this epoch."""
-        return replace(self, epoch=epoch.epoch, value=epoch.of("val", self.metric))
+    def facts(self) -> dict[str, object]:
+        """Epoch and value, for the manifest of a checkpoint."""
+        return {"epoch": self.epoch, "value": self.value}
 
 
 def stops_early(patience: int, best: Best, epoch: int) -> bool:

@@ -70,9 +70,9 @@ def save(
     model: Model,
     arrays: Mapping[str, Array],
     facts: Mapping[str, Any],
-    history: files.History,
+    epochs: Sequence[Epoch],
 ) -> Path:
-    """Write the checkpoint after the last epoch of ``history``; remove all but the one before.
+    """Write the checkpoint after the last of ``epochs``; remove all but the one before.
 
     Parameters
     ----------
@@ -89,15 +89,15 @@ def save(
     UserError
         On all ranks, if it cannot be written; earlier checkpoints are unchanged.
     """
-    path = out / files.FOLDER / files.name_of(history.last, facts.get("batch", 0))
-    state, facts = content(problem, model, arrays, {"epoch": history.last, **facts})
+    path = out / files.FOLDER / files.name_of(len(epochs), facts.get("batch", 0))
+    state, facts = content(problem, model, arrays, {"epoch": len(epochs), **facts})
     rows = {}
     if problem.config.model.train_features:
         rows = {
             _features_name(array): partial(write_features, problem, model, flat)
             for array, flat in arrays.items()
         }
-    return write_checkpoint(problem.runtime.everyone, path, rows, state, facts, history)
+    return write_checkpoint(problem.runtime.everyone, path, rows, state, facts, epochs)
 
 
 def content(
@@ -133,7 +133,7 @@ def write_checkpoint(
     rows: Mapping[str, Callable[[Path], None]],
     state: Mapping[str, object],
     facts: Mapping[str, object],
-    history: files.History | None = None,
+    epochs: Sequence[Epoch] | None = None,
 ) -> Path:
     """Write a checkpoint, of a run or of a long method; of those beside it, one is kept.
 
@@ -151,7 +151,7 @@ def write_checkpoint(
                 with agreed(comm):
                     piece = files.piece_of(temporary / name, comm.rank, comm.size)
                 pieces += comm.allgather(piece)
-            return from_root(comm, lambda: files.finish(temporary, state, facts, pieces, history))
+            return from_root(comm, lambda: files.finish(temporary, state, facts, pieces, epochs))
     except UserError:
         if comm.rank == 0:
             shutil.rmtree(temporary, ignore_errors=True)

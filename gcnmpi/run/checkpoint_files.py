@@ -1,7 +1,7 @@
 """The folder of a checkpoint on disk: written atomically, and checked when read.
 
 See :mod:`gcnmpi.run.checkpoint` for what is in it. Of its file of epochs the manifest says how many
-bytes belong to it: a later checkpoint may have appended to the same file.
+bytes belong to it: programs before this one appended those of later checkpoints to the same file.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ import re
 import shutil
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gcnmpi.mpi.comm import slice_of
-from gcnmpi.run.record import Epoch, to_epoch
+from gcnmpi.run.record import Epoch
 from partition.errors import UserError, system_errors
 from partition.records import open_regular, read_npz, sync_folder, to_json
 
@@ -35,65 +34,6 @@ MANIFEST, STATE, EPOCHS = "manifest.json", "state.npz", "epochs.jsonl"
 
 class DamagedError(UserError):
     """A checkpoint that is not what was written: truncated, changed, or incomplete."""
-
-
-@dataclass(frozen=True)
-class _Written:
-    """A file of epochs as it was left: how many are in it, bytes, and their CRC-32."""
-
-    path: Path
-    epochs: int
-    size: int
-    checksum: int
-
-
-class History:
-    """The epochs of a run in its checkpoints, each of which appends what is new to a file.
-
-    A checkpoint shares the file of the one before the last, by a hard link, so that the two that
-    are kept have a file each. The first two of a launch write all epochs, as do those on file
-    systems without hard links. The list of epochs is the run's own and grows.
-    """
-
-    def __init__(self, epochs: Sequence[Epoch]) -> None:
-        self._epochs = epochs
-        self._before: list[_Written] = []
-        self._now: _Written | None = None
-
-    @property
-    def last(self) -> int:
-        """The last epoch; 0 if none is complete yet."""
-        return self._epochs[-1].epoch if self._epochs else 0
-
-    def write(self, folder: Path) -> list[object]:
-        """Put all epochs so far into a folder; returns the piece for its manifest."""
-        path = folder / EPOCHS
-        base = self._linked(path)
-        lines = (
-            json.dumps(epoch.record(), default=to_json) + "\n"
-            for epoch in self._epochs[base.epochs :]
-        )
-        data = "".join(lines).encode()
-        with synced(path, "ab") as file:
-            file.write(data)
-        checksum = zlib.crc32(data, base.checksum)
-        self._now = _Written(path, len(self._epochs), base.size + len(data), checksum)
-        return [EPOCHS, 0, self._now.size, checksum]
-
-    def keep(self, folder: Path) -> None:
-        """Say that what was written last is a checkpoint now, and in which folder."""
-        if self._now is not None:
-            self._before = [*self._before, replace(self._now, path=folder / EPOCHS)][-KEPT:]
-
-    def _linked(self, path: Path) -> _Written:
-        """The epochs that the file at ``path`` has already, by a link."""
-        if len(self._before) == KEPT:
-            with contextlib.suppress(OSError):  # no links on this file system, or the file is gone
-                os.link(self._before[0].path, path)
-                if path.stat().st_size == self._before[0].size:
-                    return self._before[0]
-        path.unlink(missing_ok=True)
-        return _Written(path, 0, 0, 0)
 
 
 def make_folder(path: Path) -> None:
@@ -118,30 +58,31 @@ def finish(
     state: Mapping[str, Any],
     facts: Mapping[str, Any],
     pieces: Sequence[Sequence[Any]] = (),
-    history: History | None = None,
+    epochs: Sequence[Epoch] | None = None,
 ) -> Path:
     """Write all but rows, the manifest last; then give the folder its name, and return that path.
 
     The folder is one of :func:`make_folder` with the rows in it, whose checksums are the pieces:
-    (name, first byte, bytes, CRC-32) each. All ranks have the state alike; the history goes up to
-    the epoch of this checkpoint. Only it and the one before are kept. A UserError if a file cannot
-    be written.
+    (name, first byte, bytes, CRC-32) each. All ranks have the state alike; ``epochs`` go up to that
+    of this checkpoint. Only it and the one before are kept. A UserError if a file cannot be
+    written.
     """
     path = temporary.with_name(temporary.name.removeprefix(".").removesuffix(".tmp"))
     with unwritable(path):
         with synced(temporary / STATE) as file:
             np.savez(file, **state)
         every = [piece_of(temporary / STATE), *map(list, pieces)]
-        if history is not None:
-            every.append(history.write(temporary))
+        if epochs is not None:
+            with synced(temporary / EPOCHS) as file:
+                for epoch in epochs:
+                    file.write(json.dumps(epoch.record(), default=to_json).encode() + b"\n")
+            every.append(piece_of(temporary / EPOCHS))
         write_facts(temporary, {**facts, "files": every})
         sync_folder(temporary)
         if path.exists():  # of the same epoch, before the run went on from an earlier one
             shutil.rmtree(path)
         temporary.replace(path)
         sync_folder(path.parent)
-        if history is not None:
-            history.keep(path)
         old = stored(path.parent)[KEPT:]
     for folder in old:
         shutil.rmtree(folder, ignore_errors=True)
@@ -182,7 +123,7 @@ def read_state(path: Path, facts: Mapping[str, Any]) -> tuple[list[Epoch], dict[
     size = next(piece[2] for piece in facts["files"] if piece[0] == EPOCHS)
     try:
         with open_regular(path / EPOCHS) as file:
-            epochs = [to_epoch(json.loads(line)) for line in file.read(size).splitlines()]
+            epochs = [Epoch.parse(json.loads(line)) for line in file.read(size).splitlines()]
     except (ValueError, RecursionError) as error:
         raise DamagedError(f"the checkpoint {path} is damaged: {EPOCHS}: {error}") from error
     except OSError as error:

@@ -17,7 +17,7 @@ from gcnmpi.mpi.comm import Comm, agreed, check_same, from_root
 from gcnmpi.mpi.hosts import place_on_node
 from gcnmpi.mpi.watch import watchdog
 from gcnmpi.options.config import Config
-from gcnmpi.run.record import make_folder, new_folder
+from gcnmpi.run.writer import make_folder, new_folder
 from partition.graph.store import members, partition_lock
 from partition.locks import folder_lock
 from partition.records import make_room_for

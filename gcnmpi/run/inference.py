@@ -22,8 +22,9 @@ from gcnmpi.options.frames import ROLLOUT, ends, with_frames
 from gcnmpi.options.requests import InferRequest, features_path
 from gcnmpi.options.task import LINKS, TASKS, LinkOptions, SampleOptions
 from gcnmpi.run.classes import Classes, class_names
+from gcnmpi.run.memory_check import check_evaluation
 from gcnmpi.run.problem import Problem, load_arcs, load_features, open_problem
-from gcnmpi.run.room import check_evaluation
+from gcnmpi.run.results import Rows, check_writable, deliver
 from gcnmpi.run.vertices import picked_arcs, picked_vertices
 from gcnmpi.run.weights import (
     Weights,
@@ -32,7 +33,6 @@ from gcnmpi.run.weights import (
     of_relations,
     read_weights,
 )
-from gcnmpi.run.writing import Rows, check_writable, deliver
 from partition.errors import UserError, unknown_name
 from partition.graph.graph import ARCS, examples_of
 from partition.graph.samples import read_samples

@@ -70,8 +70,7 @@ class LastState:
             with suppress(UserError):  # there is nobody left to tell
                 try:
                     files.make_folder(temporary)
-                    history = files.History(state.epochs)
-                    files.finish(temporary, state.arrays, state.facts, (), history)
+                    files.finish(temporary, state.arrays, state.facts, epochs=state.epochs)
                     line = f"kept: {path}; the same command goes on from there\n"
                     os.write(2, line.encode())  # print may be what was interrupted
                 except UserError:

@@ -1,7 +1,8 @@
 """Training, inference, propagation and PyTorch begin alike: all ranks open a graph folder.
 
-:func:`find_source` looks at the folder and loads nothing, :func:`start` makes what is computed
-with, :func:`load_matrix` brings M to its owners. In between, each checks what is its own.
+:func:`open_folder` maps it on every rank, :func:`find_source` resolves what rank 0 decides for all,
+:func:`start` makes what is computed with, :func:`load_matrix` brings M to its owners. In between,
+each checks what is its own.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from gcnmpi.nn.tasks.links import with_relations
 from gcnmpi.options.config import Config
 from gcnmpi.options.frames import with_frames
 from gcnmpi.options.kernel import KERNELS, resolve
-from gcnmpi.options.scheme import SCHEMES, ExchangeOptions, SchemeConfig
+from gcnmpi.options.scheme import SCHEMES, ExchangeOptions
 from gcnmpi.options.task import LinkOptions, SampleOptions
 from gcnmpi.options.train import ranks_of_group
 from gcnmpi.planner.auto import misused, resolved_options
@@ -40,7 +41,7 @@ from gcnmpi.schemes.interface import Entry, Scheme
 from partition.errors import UserError
 from partition.graph.graph import of_split
 from partition.graph.samples import read_samples
-from partition.graph.store import Manifest, Partition, StoredGraph, open_graph, read_partition
+from partition.graph.store import StoredGraph, open_graph, read_partition
 from partition.graph.vertex_pairs import read_pairs
 
 
@@ -61,9 +62,28 @@ class Opened:
         return *self.warnings, *self.machine
 
 
+def open_folder(comm: Comm, path: str | os.PathLike, config: Config) -> StoredGraph:
+    """A graph folder as :func:`open_split` opens it, mapped by every rank and the same on all.
+
+    On all ranks a UserError if a rank cannot open it, or finds another graph or configuration.
+    """
+    with agreed(comm):
+        stored = open_split(Path(path), config)
+    first, manifest = comm.bcast((config, stored.manifest))
+    with agreed(comm):
+        if config != first:
+            raise UserError(
+                f"rank {comm.rank} has another configuration than rank 0",
+                "put the configuration file where all hosts see the same one",
+            )
+        if stored.manifest != manifest:
+            raise _another_one(comm, stored)
+    return stored
+
+
 def find_source(
     comm: Comm,
-    graph: str | os.PathLike,
+    graph: str | os.PathLike | StoredGraph,
     partition: str | None,
     config: Config,
     whole_rows: bool = False,
@@ -72,6 +92,7 @@ def find_source(
 
     Parameters
     ----------
+    graph : path, or StoredGraph as :func:`open_folder` gives it
     partition : str, optional
         Its name; or that of a pair, of which the one is taken that suits the run.
     whole_rows : bool
@@ -88,30 +109,27 @@ def find_source(
     UserError
         On all ranks, if the graph, the partition or the configuration do not fit together.
     """
-    path, per_node = Path(graph), most_ranks_a_node(comm)
-
-    def checked() -> tuple[Partition | None, Manifest, Config, SchemeConfig]:
-        size = ranks_of_group(comm.size, config.train)
-        return _check(path, partition, size, per_node, config, whole_rows)
-
-    found, manifest, first, scheme_config = from_root(comm, checked)
-    # Every rank maps the arrays itself; on another host, the path may lead to another file.
+    stored = graph if isinstance(graph, StoredGraph) else open_folder(comm, graph, config)
+    size, per_node = ranks_of_group(comm.size, config.train), most_ranks_a_node(comm)
     with agreed(comm):
-        if config != first:
-            raise UserError(
-                f"rank {comm.rank} has another configuration than rank 0",
-                "put the configuration file where all hosts see the same one",
-            )
-        config = dataclasses.replace(config, scheme=scheme_config)
-        stored = open_split(path, config)  # each rank checks what it reads
         config = with_frames(with_relations(config, stored.pairs), stored.samples)
-        same = found is None or read_partition(path, found.name, parts=False).id == found.id
-        if not same or stored.manifest != manifest:
-            raise UserError(
-                f"rank {comm.rank} finds another graph or partition at {path} than rank 0",
-                "put the graph where all hosts see the same one, or copy it to all of them",
-            )
+    found, scheme = from_root(
+        comm, lambda: resolved_options(stored, partition, config, size, per_node, whole_rows)
+    )
+    with agreed(comm):  # on another host, the path may lead to another file
+        if comm.rank and found is not None:
+            mine = read_partition(stored.path, found.name, parts=False)
+            if mine.id != found.id:
+                raise _another_one(comm, stored)
+    config = dataclasses.replace(config, scheme=scheme)
     return Source(stored, found, resolved_direction(stored, config)), config
+
+
+def _another_one(comm: Comm, stored: StoredGraph) -> UserError:
+    return UserError(
+        f"rank {comm.rank} finds another graph or partition at {stored.path} than rank 0",
+        "put the graph where all hosts see the same one, or copy it to all of them",
+    )
 
 
 def start(
@@ -204,16 +222,3 @@ def open_split(path: str | os.PathLike, config: Config) -> StoredGraph:
     if pairs.directed:  # an arc leaves M, and the one that leads back does not
         manifest = dataclasses.replace(manifest, symmetric_pattern=False, symmetric_values=False)
     return dataclasses.replace(stored, manifest=manifest, pairs=pairs)
-
-
-def _check(
-    path: Path, name: str | None, size: int, ranks_per_node: int, config: Config, whole_rows: bool
-) -> tuple[Partition | None, Manifest, Config, SchemeConfig]:
-    """The facts of the folder that rank 0 tells the others: no arrays, which would travel whole.
-
-    And the configuration, with the options of the scheme as they are resolved here.
-    """
-    stored = open_split(path, config)
-    where = size, ranks_per_node, whole_rows
-    partition, scheme = resolved_options(stored, name, with_frames(config, stored.samples), *where)
-    return partition, stored.manifest, config, scheme

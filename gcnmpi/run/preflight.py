@@ -22,7 +22,6 @@ from gcnmpi.options.task import SampleOptions
 from gcnmpi.options.train import decided_by_evaluations
 from gcnmpi.run.checkpoint import candidates, differences
 from gcnmpi.run.checkpoint_files import DamagedError, read_manifest
-from gcnmpi.run.opening import open_split
 from gcnmpi.run.problem import check_trainable, labels_in
 from gcnmpi.run.record import RunRecord, ids_of, read_run
 from gcnmpi.run.weights_file import read_facts
@@ -62,7 +61,7 @@ def make_room(comm: Comm, path: Path, option: str) -> None:
             probe.unlink(missing_ok=True)
 
 
-def check_training(comm: Comm, asked: TrainRequest) -> RunRecord | None:
+def check_training(comm: Comm, asked: TrainRequest, stored: StoredGraph) -> RunRecord | None:
     """Look at a run before it loads the graph; its record, if it is complete already.
 
     Its folder and files are the caller's by now: see :class:`gcnmpi.run.claims.Claims`. On all
@@ -78,7 +77,6 @@ def check_training(comm: Comm, asked: TrainRequest) -> RunRecord | None:
                 make_room(comm, features_path(path), option)
 
     def look() -> RunRecord | None:
-        stored = open_split(asked.graph, asked.config)
         check_trainable(stored, asked.config)
         _check_target(asked, stored)
         _check_validation(asked, stored)
@@ -186,7 +184,7 @@ def _complete(asked: TrainRequest, stored: StoredGraph, size: int) -> RunRecord 
     config = replace(asked.config, graph=graph_of(asked.config))  # as the record has it
     if end is None or not record.epochs:
         return None
-    before = start.get("config", {})
+    before = start.config
     here: dict[str, object] = {
         **ids_of(stored),
         "partition": asked.partition,
@@ -194,14 +192,13 @@ def _complete(asked: TrainRequest, stored: StoredGraph, size: int) -> RunRecord 
         "direction": resolved_direction(stored, config),
     }
     same = (
-        all(start.get(name) == value for name, value in here.items())
+        all(getattr(start, name) == value for name, value in here.items())
         and not list(differences(before, config))
         and before.get("kernel") == config.kernel
         and before.get("scheme", {}).get("name") == config.scheme.name
-        and (len(record.epochs) == config.train.epochs or end.get("stopped_early"))
+        and (len(record.epochs) == config.train.epochs or end.stopped_early)
     )
-    best = end.get("best_epoch")
-    files = ((asked.save_weights, len(record.epochs)), (asked.save_best, best))
+    files = ((asked.save_weights, len(record.epochs)), (asked.save_best, end.best_epoch))
     if same and all(path is None or _is_of(path, record, epoch) for path, epoch in files):
         return record
     return None
@@ -213,9 +210,9 @@ def _is_of(path: Path, record: RunRecord, epoch: int | None) -> bool:
         facts = read_facts(path) or {}
     except UserError:
         return False
-    if record.start["config"]["model"]["train_features"] and not features_path(path).exists():
+    if record.start.config["model"]["train_features"] and not features_path(path).exists():
         return False
-    losses = {line["epoch"]: line["loss"] for line in record.epochs}
+    losses = {line.epoch: line.loss for line in record.epochs}
     return epoch is not None and (facts.get("epoch"), facts.get("loss")) == (
         epoch,
         losses.get(epoch),

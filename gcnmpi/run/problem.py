@@ -44,7 +44,8 @@ from gcnmpi.options.frames import ends
 from gcnmpi.options.memory import Residences
 from gcnmpi.options.task import TASKS, SampleOptions, masks_arcs, outputs, samples_of_step
 from gcnmpi.options.train import batches_of, ranks_of_group
-from gcnmpi.run.captured import resolved_graph
+from gcnmpi.run.cuda_graph import resolve_cuda_graph
+from gcnmpi.run.memory_check import check_scratch, within_memory
 from gcnmpi.run.opening import Opened, find_source, load_matrix, start
 from gcnmpi.run.own_rows import (
     Load,
@@ -56,7 +57,6 @@ from gcnmpi.run.own_rows import (
     own_relations,
     own_types,
 )
-from gcnmpi.run.room import check_scratch, within_memory
 from gcnmpi.schemes.interface import Scheme
 from gcnmpi.schemes.row_scheme import RowScheme
 from gcnmpi.schemes.stacked import StackedScheme
@@ -95,7 +95,7 @@ class Problem(Opened):
 
 def open_problem(
     comm: Comm,
-    graph: str | os.PathLike,
+    graph: str | os.PathLike | StoredGraph,
     partition: str | None,
     config: Config,
     widths: tuple[int, int] | None = None,
@@ -107,6 +107,7 @@ def open_problem(
 
     Parameters
     ----------
+    graph : path, or StoredGraph as :func:`gcnmpi.run.opening.open_folder` gives it
     widths : (int, int), optional
         Of features and logits, where they are not the graph's features and what its task takes.
     trains : bool
@@ -144,7 +145,7 @@ def open_problem(
             program, _ = program_on(network, source, config, size)
     found: list[str] = []
     if trains:
-        config, found = resolved_graph(comm, config)
+        config, found = resolve_cuda_graph(comm, config)
     before(source, config)
     opened = start(comm, source, config)
     runtime, config = opened.runtime, opened.config

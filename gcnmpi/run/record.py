@@ -1,61 +1,397 @@
-"""The record of a run: what is written to ``run.jsonl``, and how it is read again.
+"""The record of a run, ``run.jsonl``: its lines, how they are written, and how they are read again.
 
-A run that was interrupted and resumed has one record: what a "resume" says takes the place of the
+Each field of a line stands here once, with its type and its meaning: what is written, checked when
+it is read, shown by reports and explained by ``gcnmpi report --fields`` are these classes. A run
+that was interrupted and resumed has one record: the fields of "resume" take the place of those of
 "start", and of several records of one epoch the last one counts.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
-import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import ItemsView, Iterator, KeysView
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated as A
+from typing import Any, Self, get_type_hints
 
-from gcnmpi.run.writer import put_aside
-from partition.errors import UserError, system_errors
+import msgspec
+from msgspec import Meta, Struct
+
+from partition.errors import UserError
 from partition.graph.store import StoredGraph
-from partition.locks import check_outside_graphs
-from partition.records import atomic_file, printable, read_records, to_json
+from partition.records import printable, read_records, to_json
 
 RECORD = "run.jsonl"
+METRIC = re.compile("(train|val|test)_[a-z0-9_@]+")  # names that epochs have metrics under
+Number = int | float
+Each = list[Number]  # one for each rank
+MASKS = ("train", "val", "test")
 
 
-@dataclass(frozen=True)
-class Epoch:
-    """The result of one epoch of training.
+def _is(meaning: str, **limits: Any) -> Meta:
+    return Meta(description=meaning, **limits)
 
-    Attributes
-    ----------
-    epoch : int
-        From 1.
-    loss : float
-        The loss of the training vertices, with this epoch's dropout, before its update, without
-        the weight-decay term.
-    metrics : mapping of str to float or None
-        "val_accuracy": of each mask and metric; None where it was not evaluated.
-    seconds : float
-        Forward, backward and update, of the slowest rank; no evaluation.
+
+class Fields(Struct, frozen=True):
+    """Named facts: attributes, and the mapping of JSON that programs of users read.
+
+    A field that is missing in a file has the default; unknown fields are ignored.
     """
 
-    epoch: int
-    loss: float
-    metrics: Mapping[str, float | None]
-    seconds: float
+    def json(self) -> dict[str, Any]:
+        """The object of JSON in the file."""
+        return self.record()
 
-    def record(self) -> dict[str, object]:
-        """As files have it: metrics between the other fields."""
-        return {
-            "epoch": self.epoch, "loss": self.loss, **self.metrics, "seconds": self.seconds,
-        }  # fmt: skip
+    def record(self) -> dict[str, Any]:
+        """Its fields, but for the event."""
+        found: dict[str, Any] = msgspec.to_builtins(self, enc_hook=to_json)
+        found.pop("event", None)
+        return found
+
+    def __getitem__(self, name: str) -> Any:
+        return self.json()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.json())
+
+    def keys(self) -> KeysView[str]:
+        """The names of the fields, as of a dict."""
+        return self.json().keys()
+
+    def items(self) -> ItemsView[str, Any]:
+        """The fields, as of a dict."""
+        return self.json().items()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A field, or ``default``."""
+        return self.json().get(name, default)
+
+
+class Line(Fields, frozen=True, tag_field="event", tag=str.lower):
+    """A line of the record, whose event is the name of its class."""
+
+    @classmethod
+    def parse(cls, facts: Any) -> Self:
+        """A line as it was read; a ValueError names the field that is not what it should be."""
+        if not isinstance(facts, dict):
+            raise ValueError(f"no record: {str(facts)[:80]}")
+        try:
+            return msgspec.convert(facts, cls)
+        except msgspec.ValidationError as error:
+            what, _, field = str(error).partition(" - at `$.")
+            raise ValueError(f"{field.rstrip('`')}: {what}" if field else what) from error
+
+    def json(self) -> dict[str, Any]:
+        """The object of JSON in the file, with its event."""
+        return {"event": type(self).__name__.lower(), **self.record()}
+
+    def text(self) -> str:
+        """The line as it is written."""
+        return json.dumps(self.json()) + "\n"
+
+
+class RanksRecord(Fields, frozen=True, kw_only=True):
+    """Rows, memory and messages of single ranks."""
+
+    rows: A[Each | None, _is("vertices owned; of grids without a plan: as forecast")] = None
+    entries: A[Each | None, _is("entries of M multiplied in one product")] = None
+    memory_forecast_bytes: A[Number | None, _is(
+        "memory of the rank that needs most, as gcnmpi plan forecasts it; of mini-batches, from "
+        "the first two")] = None  # fmt: skip
+    peers: A[list[list[int]] | None, _is(
+        "for each rank those that it sends to in an expand; p2p only, not for mini-batches or "
+        "more than 256 ranks")] = None  # fmt: skip
+    peer_rows: A[list[list[int]] | None, _is("how many rows each of them gets")] = None
+    expand_row_bytes: A[Number, _is("bytes of such a row in all expands of an epoch")] = 0
+    fold_row_bytes: A[Number, _is("likewise in all folds, which go the other way")] = 0
+
+
+class PhaseSample(Fields, frozen=True):
+    """The seconds that every rank spent in each phase in the epochs behind ``after``."""
+
+    epoch: int  # up to which
+    after: int
+    seconds: dict[str, Each]
+
+    def __post_init__(self) -> None:
+        if self.epoch <= self.after:
+            raise ValueError(f"a sample of phases after epoch {self.after}, in {self.epoch}")
+
+
+class ExchangeError(Struct, frozen=True, kw_only=True):
+    """The error of an exchange that was rounded to comm.precision."""
+
+    epoch: int = 0
+    exchange: int = 0
+    width: int = 0
+    error: Number
+
+
+class _Train(Struct):
+    epochs: int | None = None
+
+
+class _Task(Struct):
+    metrics: list[str] = []
+
+
+class _Config(Struct):
+    """The keys that reports read of a configuration, whatever version wrote it."""
+
+    train: _Train | None = None
+    task: _Task | None = None
+    model: dict[str, Any] | None = None
+    kernel: str | None = None
+
+
+class Start(Line, frozen=True, kw_only=True):
+    """start, the first record."""
+
+    time: A[str, _is("when the run began, in UTC")] = ""
+    graph: A[str, _is("name of the graph")] = ""
+    n: A[int | None, _is("number of its vertices")] = None
+    nnz: A[int | None, _is("number of its arcs")] = None
+    graph_id: A[str | None, _is("hash of the arcs")] = None
+    data_id: A[str | None, _is("hash of features, labels and masks, or null")] = None
+    pairs_id: A[str | None, _is("hash of the pairs, or null")] = None
+    samples_id: A[str | None, _is("hash of the samples, or null")] = None
+    pairs: A[dict[str, Any] | None, _is(
+        "of link prediction: name, made, directed, numbers of positives (train, val, test), and "
+        "of negatives and candidates of each")] = None  # fmt: skip
+    sample_set: A[dict[str, Any] | None, _is(
+        "of samples: name, made, columns, target_columns, and numbers of steps (train, val, test)"
+    )] = None  # fmt: skip
+    partition: A[str | None, _is("name of the partition that was taken")] = None
+    partition_id: A[str | None, _is("hash of this partition")] = None
+    direction: A[str | None, _is("direction of M, in or out")] = None
+    scheme: A[str, _is("the distributed algorithm")] = ""
+    scheme_options: A[dict[str, Any], _is("values of its options that were used")] = {}
+    kernel: A[str, _is("what computes on each rank")] = ""
+    ranks: A[int, _is("number of ranks", ge=1)] = 1
+    groups: A[int, _is("number of groups of ranks (docs/samples.md)")] = 1
+    threads: A[int | None, _is("threads per rank")] = None
+    hosts: A[list[str], _is("host of each rank")] = []
+    devices: A[list[str | None], _is("GPU of each rank")] = []
+    job: A[str | None, _is('number of the Slurm job, and how often requeued: "4711.0"')] = None
+    reduction: A[str | None, _is("what summed the gradients: mpi or nccl")] = None
+    versions: A[dict[str, Any], _is("versions of gcnmpi, Python, libraries, MPI, CUDA")] = {}
+    metric: A[str, _is("the metric that chooses the best weights")] = "accuracy"
+    config: A[dict[str, Any], _is("the whole configuration")] = {}
+    script: A[dict[str, Any] | None, _is("of a run of PyTorch: the file that ran")] = None
+    warnings: A[list[str], _is("the warnings that were printed")] = []
+    of_ranks: A[RanksRecord, _is("what the ranks hold and send, see below")] = RanksRecord()
+
+    def __post_init__(self) -> None:
+        msgspec.convert(self.config, _Config)
+
+    def record(self) -> dict[str, Any]:
+        """See :meth:`Fields.record`: without a script, unless there is one."""
+        found = super().record()
+        return found if found["script"] else {k: v for k, v in found.items() if k != "script"}
+
+    def section(self, name: str) -> dict[str, Any]:
+        """A section of the configuration; empty where there is none of the name."""
+        return self.config.get(name) or {}
+
+    @property
+    def wanted_epochs(self) -> int | None:
+        """How many epochs the run was to have."""
+        return self.section("train").get("epochs")
+
+    def resumed(self, epoch: int, checkpoint: Path) -> Resume:
+        """The first line of a launch that goes on after an epoch."""
+        fields = {name: getattr(self, name) for name in Start.__struct_fields__}
+        return Resume(**fields, epoch=epoch, checkpoint=str(checkpoint))
+
+
+class Resume(Start, frozen=True, kw_only=True):
+    """resume, where a run goes on: the fields of start, and."""
+
+    checkpoint: A[str, _is("the checkpoint that it goes on from")] = ""
+    epoch: A[int | None, _is("the epoch of the checkpoint")] = None
+
+
+class Epoch(Line, frozen=True):
+    """epoch, the result of one epoch of training."""
+
+    epoch: A[int, _is("from 1", ge=1)]
+    loss: A[Number, _is("loss of the training pass: with this epoch's dropout, before its update")]
+    metrics: A[dict[str, Number | None], _is(
+        "fractions, without dropout, after the update, or null; other metrics "
+        "(docs/tasks.md#metrics) likewise: val_roc_auc",
+        extra={"names": [f"{mask}_accuracy" for mask in MASKS]})]  # fmt: skip
+    seconds: A[Number, _is("of forward pass, backward pass and update on the slowest rank")]
+    time: A[Number | None, _is("when the epoch ended, in seconds since 1970")] = None
+
+    @classmethod
+    def parse(cls, facts: Any) -> Self:
+        """As :meth:`Line.parse`; metrics stand between the other fields."""
+        return super().parse(_gathered(facts, "metrics", METRIC))
+
+    def record(self) -> dict[str, Any]:
+        """See :meth:`Fields.record`: metrics stand between the other fields."""
+        found = {"epoch": self.epoch, "loss": self.loss, **self.metrics, "seconds": self.seconds}
+        return found if self.time is None else found | {"time": self.time}
 
     def of(self, mask: str, metric: str) -> float | None:
         """A metric of "train", "val" or "test"; None where it was not evaluated."""
         return self.metrics.get(f"{mask}_{metric}")
+
+    def same_result(self, other: Epoch | None) -> bool:
+        """Whether another record of the epoch tells the same, whenever it was written."""
+        return other is not None and self.record() | {"time": 0} == other.record() | {"time": 0}
+
+
+_PHASES = "the seconds that each rank spent in each phase in the epochs behind the number after up "
+_PHASES += "to epoch; the later the epochs, the fewer are sampled. A killed launch leaves none"
+
+
+class Stop(Line, frozen=True, kw_only=True):
+    """stop, of a run that was asked to."""
+
+    epoch: A[int, _is("the last epoch")] = 0
+    signal: A[int, _is("the signal")] = 0
+    checkpoint: A[str, _is("the checkpoint that was written")] = ""
+    phase_samples: A[list[PhaseSample], _is("as in end")] = msgspec.field(
+        default=[], name="samples"
+    )
+
+
+class End(Line, frozen=True, kw_only=True):
+    """end, the last record; lists have a number for each rank."""
+
+    finished: A[bool, _is("true")] = True
+    epochs: A[int, _is("the number of epochs")] = 0
+    epochs_run: A[int, _is("number of epochs since the last start or resumption", ge=0)] = 0
+    stopped_early: A[bool, _is("whether train.patience ended the run")] = False
+    best_epoch: A[int | None, _is("the first epoch with the best validation metric")] = None
+    best: A[dict[str, Number | None], _is(
+        "the metrics in this epoch, by the name of task.metric",
+        extra={"names": ["best_val_accuracy", "best_test_accuracy"]})] = {}  # fmt: skip
+    seconds_per_epoch: A[Number | None, _is("median of the seconds of the epochs")] = None
+    orders: A[list[str] | None, _is(
+        "order of the products in each layer that multiplies with M: combine, aggregate, or given "
+        "(computed once)")] = None  # fmt: skip
+    bytes_sent: A[Each | None, _is(
+        "bytes that exchanges of training sent, counted at the calls of MPI")] = None  # fmt: skip
+    bytes_predicted: A[Each | None, _is("these bytes as predicted from the partition")] = None
+    bytes_received: A[Each | None, _is(
+        "bytes received in them; for collectives the payload that arrives")] = None  # fmt: skip
+    received_predicted: A[Each | None, _is("bytes received, as predicted")] = None
+    messages_sent: A[Each | None, _is("messages sent in them")] = None
+    messages_predicted: A[Each | None, _is("messages sent, as predicted")] = None
+    shared_bytes: A[Each | None, _is(
+        "bytes read from the memory of other ranks of a node (scheme.transport), which are not in "
+        "those sent or received")] = None  # fmt: skip
+    shared_predicted: A[Each | None, _is("these bytes as predicted")] = None
+    hidden: A[list[Number | None] | None, _is(
+        "fraction of the time of exchanges that overlapped with computing "
+        "(docs/schemes.md#transports)")] = None  # fmt: skip
+    setup_bytes_sent: A[Each | None, _is(
+        "bytes of exchanges before the first epoch, for degrees and M·H⁰")] = None  # fmt: skip
+    eval_bytes_sent: A[Each | None, _is("the same numbers for the evaluations")] = None
+    eval_bytes_predicted: A[Each | None, _is("likewise")] = None
+    eval_bytes_received: A[Each | None, _is("likewise")] = None
+    eval_received_predicted: A[Each | None, _is("likewise")] = None
+    eval_messages_sent: A[Each | None, _is("likewise")] = None
+    eval_messages_predicted: A[Each | None, _is("likewise")] = None
+    eval_shared_bytes: A[Each | None, _is("likewise")] = None
+    eval_shared_predicted: A[Each | None, _is("likewise")] = None
+    batches: A[Each | None, _is("of mini-batches: how many each rank computed")] = None
+    batch_rows_sent: A[Each | None, _is(
+        "of mini-batches: rows sent in one expand of each layer; p2p only")] = None  # fmt: skip
+    batch_messages_sent: A[Each | None, _is("messages likewise")] = None
+    kept_rows: A[Each | None, _is("rows of others that a rank keeps (train.cache_mb)")] = None
+    kept_bytes: A[Each | None, _is("bytes of these rows")] = None
+    kept_rows_read: A[Each | None, _is("how many of them batches read")] = None
+    steps: A[Each | None, _is("of samples: steps that each rank computed")] = None
+    samples_here: A[Each | None, _is("samples that each rank computed")] = None
+    sample_bytes: A[Each | None, _is("bytes of samples that it read")] = None
+    leads: A[dict[str, dict[str, list[Number | None]]] | None, _is(
+        "of samples: the metrics of each predicted state")] = None  # fmt: skip
+    rounding: A[list[ExchangeError] | None, _is(
+        "what comm.precision changed: for each exchange of the first and the last epoch its "
+        "epoch, number (exchange), width and relative error (Frobenius norm); empty if messages "
+        "are exact")] = None  # fmt: skip
+    reduce_bytes: A[Each | None, _is(
+        "bytes of the gradient reductions: the payload that a rank receives, 2(P−1)/P × buffer"
+    )] = None  # fmt: skip
+    peak_memory_bytes: A[Each | None, _is("largest memory of the process")] = None
+    phases: A[dict[str, dict[str, Number]], _is(
+        "seconds of the whole run in each phase: minimum, mean and maximum over ranks"
+    )] = {}  # fmt: skip
+    rank_phases: A[dict[str, Each] | None, _is("seconds of every rank in each phase")] = None
+    phase_samples: A[list[PhaseSample], _is(_PHASES)] = msgspec.field(default=[], name="samples")
+
+    @classmethod
+    def parse(cls, facts: Any) -> Self:
+        """See :meth:`Line.parse`; the best metrics stand between the other fields."""
+        return super().parse(_gathered(facts, "best", re.compile("best_(val|test)_.+")))
+
+    def record(self) -> dict[str, Any]:
+        """See :meth:`Fields.record`: without fields that are not known of the run."""
+        found = super().record()
+        best = {"best_epoch": found.pop("best_epoch"), **found.pop("best")}
+        return {name: value for name, value in found.items() if value is not None} | best
+
+
+PHASES = {
+    "load": "reading, distributing, planning",
+    "sample": "drawing mini-batches",
+    "spmm": "sparse products, attention, maxima",
+    "gemm": "dense products",
+    "pack": "copying rows to be sent",
+    "wait": "waiting for messages",
+    "loss": "the loss and its gradient",
+    "reduce": "sums of gradients, with waiting for the slowest rank",
+    "scratch": "waiting for values written or read, docs/memory.md#values-in-a-file",
+    "update": "the optimizer",
+    "eval": "evaluations",
+    "checkpoint": "writing checkpoints",
+    "other": "all else; bias, activation, dropout and their backward pass count in the product "
+    "that they follow",
+}
+_LINES: dict[str, type[Line]] = {
+    "start": Start,
+    "resume": Resume,
+    "epoch": Epoch,
+    "stop": Stop,
+    "end": End,
+}
+
+
+def field_tables() -> dict[str, dict[str, str]]:
+    """The names of all fields, and what each means, by the title of the line."""
+    event = {"event": "start, resume, epoch, stop or end: the kind of the record"}
+    ranks = {"of_ranks, in start and resume": _meanings(RanksRecord)}
+    found: dict[str, dict[str, str]] = {}
+    for kind in _LINES.values():
+        title = str(kind.__doc__).rstrip(".")
+        found[title] = _meanings(kind) if found else event | _meanings(kind)
+        found |= ranks if kind is Start else {}
+    return found | {"phases": PHASES}
+
+
+def _meanings(kind: type[Fields]) -> dict[str, str]:
+    """The names that the own fields of a class have in the file, and what they mean."""
+    found: dict[str, str] = {}
+    for field in msgspec.structs.fields(kind):
+        if field.name in kind.__annotations__:
+            (meta,) = get_type_hints(kind, include_extras=True)[field.name].__metadata__
+            first, *others = (meta.extra or {}).get("names", [field.encode_name])
+            found |= {first: meta.description, **dict.fromkeys(others, "likewise")}
+    return found
+
+
+def _gathered(facts: Any, name: str, pattern: re.Pattern[str]) -> Any:
+    """The fields of a line, of which those whose names match lie in a mapping of their own."""
+    if not isinstance(facts, dict):
+        return facts
+    inner = {key: value for key, value in facts.items() if pattern.fullmatch(key)}
+    return {key: value for key, value in facts.items() if key not in inner} | {name: inner}
 
 
 @dataclass(frozen=True)
@@ -64,46 +400,40 @@ class RunRecord:
 
     Attributes
     ----------
-    start : mapping
+    start : Start
         The first record, with what the last "resume" says over it.
-    epochs : list of mapping
-        One for each epoch, the one that was recorded last, in order. A run that went on from a
+    epochs : list of Epoch
+        The record of each epoch that was written last, in order. A run that went on from a
         checkpoint has none after that checkpoint but its own.
-    end : mapping or None
+    end : End or None
         None unless the last launch finished.
-    stop : mapping or None
+    stop : Stop or None
         The "stop" record, if the run was asked to stop and has not been resumed.
     resumes : int
         How often it was resumed.
-    ranks : mapping
-        What the ranks of the last launch hold and send, ``of_ranks`` of its first record; empty in
-        records of earlier versions.
-    samples : list of mapping
-        Those of launches that ended or stopped, in order: what each rank spent in the phases in
-        the epochs after ``after`` up to ``epoch``.
     pace : float or None
         Seconds from epoch to epoch in the last launch, with evaluations and checkpoints; None
         before its second epoch.
-    heard : float
+    last_written : float
         When the record was last written to, in seconds since 1970.
+    phase_samples : list of PhaseSample
+        Those of launches that ended or stopped, in order.
     """
 
-    start: dict[str, Any]
-    epochs: list[dict[str, Any]]
-    end: dict[str, Any] | None
-    stop: dict[str, Any] | None
+    start: Start
+    epochs: list[Epoch]
+    end: End | None
+    stop: Stop | None
     resumes: int
     pace: float | None
-    heard: float
-    ranks: dict[str, Any] = field(default_factory=dict)
-    samples: list[dict[str, Any]] = field(default_factory=list)
+    last_written: float
+    phase_samples: list[PhaseSample]
 
-
-def ids_of(stored: StoredGraph) -> dict[str, str | None]:
-    """The ids of graph, data, pairs and samples, as records and checkpoints have them."""
-    parts = {"pairs_id": stored.pairs, "samples_id": stored.samples}
-    ids = {name: None if part is None else part.id for name, part in parts.items()}
-    return {"graph_id": stored.manifest.id, "data_id": stored.manifest.data_id, **ids}
+    @property
+    def best(self) -> Epoch | None:
+        """The epoch of the best validation metric; None before the end, or without one."""
+        number = self.end.best_epoch if self.end is not None else None
+        return next((epoch for epoch in self.epochs if epoch.epoch == number), None)
 
 
 def read_run(run: str | os.PathLike) -> RunRecord:
@@ -114,133 +444,76 @@ def read_run(run: str | os.PathLike) -> RunRecord:
     path = Path(run)
     path = path / RECORD if path.is_dir() else path
     start: dict[str, Any] | None = None
-    epochs: dict[int, dict[str, Any]] = {}
-    times: list[tuple[int, float]] = []
-    last: dict[str, Any] = {}
+    epochs: dict[int, Epoch] = {}
+    launched: list[Epoch] = []  # those of the last launch
+    samples: list[PhaseSample] = []
+    last: Line | None = None
     resumes = 0
-    ranks: dict[str, Any] = {}
-    samples: list[dict[str, Any]] = []
-    for record in (_checked(path, record) for record in read_records(path)):
-        event = record.get("event")
-        if event == "epoch":
-            epochs[record["epoch"]] = record
-            if "time" in record:
-                times.append((record["epoch"], record["time"]))
+    for facts, line in read_lines(path):
+        if isinstance(line, Epoch):
+            epochs[line.epoch] = line
+            launched.append(line)
             continue
-        if event in ("start", "resume"):
-            times, ranks = [], record.get("of_ranks", {})
-        if event == "start":
-            start = record
-        elif event == "resume" and start is not None:
+        last = line
+        if isinstance(line, Stop | End):
+            samples += line.phase_samples
+        if not isinstance(line, Start):
+            continue
+        launched = []
+        if not isinstance(line, Resume):
+            start = facts
+        elif start is not None:
             resumes += 1
-            start |= {name: record[name] for name in start.keys() & record.keys() - {"event"}}
-            epochs = _until(epochs, record)
-            samples = [sample for sample in samples if sample["epoch"] in epochs]
-        samples += record.get("samples", [])
-        last = record if event is not None else last
+            start = start | {"of_ranks": {}} | facts | {"event": "start"}
+            epochs = epochs_until_resume(epochs, line)
+            samples = [sample for sample in samples if sample.epoch in epochs]
     if start is None:
         raise UserError(f"{path} is not the record of a run")
     return RunRecord(
-        start,
+        Start.parse(start),
         [epochs[number] for number in sorted(epochs)],
-        last if last.get("event") == "end" else None,
-        last if last.get("event") == "stop" else None,
+        last if isinstance(last, End) else None,
+        last if isinstance(last, Stop) else None,
         resumes,
-        _pace(times),
+        _pace([(epoch.epoch, epoch.time) for epoch in launched if epoch.time is not None]),
         path.stat().st_mtime,
-        ranks,
         samples,
     )
 
 
-def epochs_until(path: str | os.PathLike, last: int) -> list[dict[str, object]]:
-    """The epochs of a record up to one of them, as the record has them, with their times."""
-    found: dict[int, dict[str, object]] = {}
-    for record in read_records(path):
-        if record.get("event") == "epoch" and record["epoch"] <= last:
-            found[record["epoch"]] = record
+def epochs_until(path: str | os.PathLike, last: int) -> list[Epoch]:
+    """The epochs of a record up to one of them."""
+    lines = (line for _, line in read_lines(Path(path)) if isinstance(line, Epoch))
+    found = {line.epoch: line for line in lines if line.epoch <= last}
     return [found[number] for number in sorted(found)]
 
 
-def to_epoch(record: Any) -> Epoch:
-    """The epoch that a record tells of.
-
-    A ValueError if a field is missing, or not what it should be.
-    """
-    facts: dict[str, Any] = record if isinstance(record, dict) else {}
-    values: list[Any] = [facts.get(name) for name in ("epoch", "loss", "seconds")]
-    number, loss, seconds = values
-    if type(number) is not int or number < 1 or not _is_number(loss) or not _is_number(seconds):
-        raise ValueError(f"no epoch: {str(record)[:80]}")
-    metrics = {name: value for name, value in facts.items() if is_metric(name)}
-    if not all(value is None or _is_number(value) for value in metrics.values()):
-        raise ValueError(f"no metrics: {str(record)[:80]}")
-    return Epoch(number, loss, metrics, seconds)
+def ids_of(stored: StoredGraph) -> dict[str, Any]:
+    """The ids of graph, data, pairs and samples, as records and checkpoints have them."""
+    parts = {"pairs_id": stored.pairs, "samples_id": stored.samples}
+    ids = {name: None if part is None else part.id for name, part in parts.items()}
+    return {"graph_id": stored.manifest.id, "data_id": stored.manifest.data_id, **ids}
 
 
-def is_metric(name: str) -> bool:
-    """Whether a name is one that epochs have metrics under."""
-    return _METRIC.fullmatch(name) is not None
+def read_lines(path: Path) -> Iterator[tuple[dict[str, Any], Line | None]]:
+    """The lines of a record as they are, and what they say; None of an event that is not known."""
+    for facts in read_records(path):
+        try:
+            event = facts.get("event") if isinstance(facts, dict) else Line
+            if not isinstance(event, str | None):
+                raise ValueError(f"no record: {str(facts)[:80]}")
+            kind = _LINES.get(event or "")
+            if kind is not None and kind is not Epoch:
+                facts = printable(facts)
+            yield facts, kind.parse(facts) if kind is not None else None
+        except ValueError as error:
+            raise UserError(f"{path} is damaged: {error}") from error
 
 
-_METRIC = re.compile("(train|val|test)_[a-z0-9_]+")
-
-
-def metric_of(start: Mapping[str, Any]) -> str:
-    """The metric that chose a run's best weights; records of earlier versions do not say it."""
-    return start.get("metric", "accuracy")
-
-
-# Of records of a start, a resume, a stop and an end, where they have them.
-_KINDS: dict[str, tuple[type, ...]] = {
-        "metric": (str,), "graph": (str,), "graph_id": (str,), "data_id": (str,), "scheme": (str,),
-    "partition": (str, type(None)), "kernel": (str,), "ranks": (int,),
-    "config": (dict,), "hosts": (list,), "warnings": (list,),
-    "epoch": (int,), "epochs": (int,), "epochs_run": (int,), "signal": (int,),
-    "checkpoint": (str,), "seconds_per_epoch": (int, float), "bytes_sent": (list,),
-    "messages_sent": (list,), "rounding": (list,), "phases": (dict,),
-    "of_ranks": (dict,), "samples": (list,),
-}  # fmt: skip
-
-
-def _checked(path: Path, record: Any) -> dict[str, Any]:
-    """A record whose fields are what those who read them expect."""
-    try:
-        if not isinstance(record, dict) or not isinstance(record.get("event"), str | None):
-            raise ValueError(f"no record: {str(record)[:80]}")
-        if record.get("event") == "epoch":
-            if not _is_number(record.get("time", 0.0)):
-                raise ValueError(f"time is {record['time']!r}")
-            return record | to_epoch(record).record()
-        if record.get("event") in ("start", "resume", "stop", "end"):
-            for name, kinds in _KINDS.items():
-                if name in record and type(record[name]) not in kinds:
-                    raise ValueError(f"{name} is {str(record[name])[:80]!r}")
-            for one in record.get("samples", []):
-                facts = one if isinstance(one, dict) else {}
-                whole = type(facts.get("after")) is int and type(facts.get("epoch")) is int
-                if not whole or type(facts.get("seconds")) is not dict:
-                    raise ValueError(f"samples has {str(one)[:80]!r}")
-            for one in record.get("rounding", []):
-                if not isinstance(one, dict) or not _is_number(one.get("error")):
-                    raise ValueError(f"rounding has {str(one)[:80]!r}")
-            train = record.get("config", {}).get("train", {})
-            if not isinstance(train, dict) or type(train.get("epochs", 1)) is not int:
-                raise ValueError(f"config has train {str(train)[:80]!r}")
-            return printable(record)
-    except ValueError as error:
-        raise UserError(f"{path} is damaged: {error}") from error
-    return record
-
-
-def _is_number(value: object) -> bool:
-    return type(value) in (int, float)
-
-
-def _until(epochs: dict[int, Any], resume: dict[str, Any]) -> dict[int, Any]:
+def epochs_until_resume(epochs: dict[int, Epoch], resume: Resume) -> dict[int, Epoch]:
     """The epochs that a run had when it was resumed."""
-    last = resume.get("epoch", max(epochs, default=0))
-    return {number: record for number, record in epochs.items() if number <= last}
+    last = max(epochs, default=0) if resume.epoch is None else resume.epoch
+    return {number: epoch for number, epoch in epochs.items() if number <= last}
 
 
 def _pace(times: list[tuple[int, float]]) -> float | None:
@@ -255,79 +528,3 @@ def is_finished(out: Path) -> bool:
         return read_run(out).end is not None
     except UserError:
         return False
-
-
-def new_folder(parent: Path, name: str) -> Path:
-    """Make a folder that nobody else has: ``parent/name``, or ``parent/name-2``, and so on.
-
-    A UserError if no folder can be made there.
-    """
-    with system_errors(f"cannot write {parent / name}"):
-        parent.mkdir(parents=True, exist_ok=True)
-        for number in itertools.count(1):
-            path = parent / (name if number == 1 else f"{name}-{number}")
-            try:
-                path.mkdir()
-            except FileExistsError:
-                continue
-            return path
-    raise AssertionError
-
-
-def make_folder(out: Path) -> None:
-    """Make the folder of a run, if need be.
-
-    A UserError if no record could be written there.
-    """
-    check_outside_graphs(out / RECORD)
-    with system_errors(f"cannot write {out / RECORD}"):
-        out.mkdir(parents=True, exist_ok=True)
-
-
-def new_record(out: Path) -> Path:
-    """An empty record in the folder of a run; those of earlier runs are kept beside it.
-
-    A UserError if the folder or the file cannot be written.
-    """
-    path = out / RECORD
-    make_folder(out)
-    with system_errors(f"cannot write {path}"):
-        if path.exists():
-            kept = put_aside(path)
-            print(
-                f"note: the record of the run before in {out} is now {kept.name}", file=sys.stderr
-            )
-        path.touch()
-    return path
-
-
-def continued_record(out: Path, start: dict[str, Any], epochs: Sequence[Epoch]) -> Path:
-    """The record of the run in ``out``, to be continued after the last of ``epochs``.
-
-    Epochs that it lacks, or has otherwise, are added: a checkpoint outlives a record that a crash
-    has cut off, and may be resumed in another folder. A UserError if it cannot be read or written;
-    one that is damaged is put aside.
-    """
-    path = out / RECORD
-    kept: list[Any] = []
-    make_folder(out)
-    with system_errors(f"cannot write {path}"):
-        if path.exists():
-            with open(path, "rb"):  # what cannot be read now may be whole
-                pass
-            try:
-                kept = [_checked(path, record) for record in read_records(path)]
-            except UserError:  # the checkpoint's copy of the epochs is as good
-                put_aside(path)
-    if not any(record.get("event") == "start" for record in kept):
-        kept = [{"event": "start", **start}, *kept]
-    there: dict[int, Epoch] = {}
-    for record in kept:
-        if record.get("event") == "epoch":
-            there[record["epoch"]] = to_epoch(record)
-        elif record.get("event") == "resume":
-            there = _until(there, record)
-    kept += [{"event": "epoch", **e.record()} for e in epochs if there.get(e.epoch) != e]
-    with atomic_file(path, "w") as file:
-        file.writelines(json.dumps(record, default=to_json) + "\n" for record in kept)
-    return path

@@ -24,7 +24,7 @@ from gcnmpi.options.settings import split_words
 from gcnmpi.run.checkpoint import FREE, differences, flat, plain
 from gcnmpi.run.claims import Claims
 from gcnmpi.run.problem import Problem
-from gcnmpi.run.record import RECORD, RunRecord, metric_of, read_run
+from gcnmpi.run.record import RECORD, RunRecord, read_run
 from gcnmpi.run.training import Guard, OnEpoch, train_run
 from partition.errors import UserError
 from partition.graph.manifest import read_manifest
@@ -183,12 +183,10 @@ def _same(config: Mapping[str, object], point: str) -> str:
 
 
 def _outcome(planned: Planned, record: RunRecord) -> Outcome:
-    metric = metric_of(record.start)
-    best = (record.end or {}).get("best_epoch") or record.epochs[-1]["epoch"]
-    epoch = next(line for line in record.epochs if line["epoch"] == best)
+    metric, epoch = record.start.metric, record.best or record.epochs[-1]
     return Outcome(
-        planned.name, planned.point, planned.seed, planned.split, metric, best,
-        epoch.get(f"val_{metric}"), epoch.get(f"test_{metric}"), planned.pairs,
+        planned.name, planned.point, planned.seed, planned.split, metric, epoch.epoch,
+        epoch.of("val", metric), epoch.of("test", metric), planned.pairs,
     )  # fmt: skip
 
 

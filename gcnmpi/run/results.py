@@ -1,20 +1,43 @@
-"""Results of inference in files that are no plain ``.npy``, each written whole or not at all."""
+"""Rows of a result that ranks hold: written to a file, whole or not at all, or sent to rank 0."""
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 import numpy as np
 
-from partition.records import atomic_file
+from gcnmpi.layout.writing import write_picked
+from gcnmpi.mpi.comm import Comm, agreed, from_root, redistribute
+from gcnmpi.options.requests import RESULT_WRITERS
+from gcnmpi.run.preflight import make_room
+from partition.records import atomic_file, map_npy, temporary_name
 
 ROWS_AT_ONCE = 1 << 14
-IN_QUOTES = re.compile(r'(?s)^(?:[#%\s].*|.*[,;\t"\r\n].*|.*\s)$')
+# Texts that a reader might cut, or take for a comment or a missing value.
+_IN_QUOTES = re.compile(r'(?s)^(?:|[#%\s].*|.*[,;\t"\r\n].*|.*\s)$')
+Table = Mapping[str, np.ndarray]  # columns of numbers or texts, all as long
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a result, some of which this rank holds."""
+
+    # (m,) integers: rows of the result that come from this rank; each comes from one rank
+    numbers: np.ndarray
+    places: np.ndarray  # (m,) integers: where they are in ``values``
+    values: np.ndarray  # what this rank holds
+    n: int  # rows of the result
+    # (n,) int64 or None: the vertices or arcs of its rows; None: all of them, in their order
+    picked: np.ndarray | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the whole result."""
+        return (self.n, *self.values.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -33,22 +56,20 @@ class Results:
     # Names of classes, which tables have in place of the numbers in ``values``
     names: tuple[str, ...] | None = None
 
-    @property
-    def columns(self) -> list[str]:
-        """Names of the columns of ``values``."""
-        one = self.values.ndim == 1
-        return [self.column] if one else [str(column) for column in range(self.values.shape[1])]
-
-    def slices(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Names of vertices and their rows, (m, width), some at a time."""
-        for start in range(0, len(self.values), ROWS_AT_ONCE):
+    def tables(self) -> Iterator[Table]:
+        """Column ``id``, and one for each of the values, some rows at a time."""
+        called = [self.column]
+        if self.values.ndim > 1:
+            called = [str(column) for column in range(self.values.shape[1])]
+        for start in range(0, max(1, len(self.values)), ROWS_AT_ONCE):
             rows = self.values[start : start + ROWS_AT_ONCE]
             numbers: np.ndarray = np.arange(start, start + len(rows))
             if self.picked is not None:
                 numbers = self.picked[start : start + len(rows)]
-            names = numbers if self.ids is None else np.asarray(self.ids[numbers])
-            rows = rows.reshape(len(rows), -1)
-            yield names, rows if self.names is None else np.array(self.names)[rows]
+            ids = numbers if self.ids is None else np.asarray(self.ids[numbers])
+            wide = rows.reshape(len(rows), len(called))
+            wide = wide if self.names is None else np.array(self.names)[wide]
+            yield {"id": ids, **dict(zip(called, wide.T, strict=True))}
 
 
 def write_npz(results: Results, path: Path) -> None:
@@ -62,74 +83,127 @@ def write_csv(results: Results, path: Path) -> None:
 
     Where vertices have ids, they are the first column, under a header.
     """
-    number = {"f4": "%.9g", "f8": "%.17g"}.get(results.values.dtype.str[1:], "%d")
-    with atomic_file(path, "w") as file:
-        if results.ids is not None:
-            _write_rows(file, [["id", *results.columns]])
-        for names, rows in results.slices():
-            if rows.dtype.kind == "U":
-                first = [] if results.ids is None else [names.tolist()]
-                _write_rows(file, zip(*first, *rows.T.tolist(), strict=True))
-                continue
-            if results.ids is None:
-                np.savetxt(file, rows, number, ",")
-                continue
-            text = io.StringIO()
-            np.savetxt(text, rows, number, ",")
-            lines = zip(map(_field, names.tolist()), text.getvalue().splitlines(), strict=True)
-            file.writelines(f"{name},{line}\n" for name, line in lines)
-
-
-def _write_rows(file: IO[str], rows: Iterable[Iterable[object]]) -> None:
-    for row in rows:
-        file.write((",".join(map(_field, row)) or '""') + "\n")
-
-
-def _field(value: object) -> str:
-    """A word, in quotes where a reader might cut it or take it for a comment."""
-    word = str(value)
-    return '"' + word.replace('"', '""') + '"' if IN_QUOTES.search(word) else word
+    if results.ids is None:
+        bare = ({name: of for name, of in table.items() if name != "id"}
+                for table in results.tables())  # fmt: skip
+        _write_csv(bare, path, header=False)
+    else:
+        _write_csv(results.tables(), path)
 
 
 def write_parquet(results: Results, path: Path) -> None:
     """A column ``id``, of numbers where vertices have no ids, and one for each of the values."""
-    import pyarrow as pa  # here, since every rank of every run would wait for it
-    import pyarrow.parquet as pq
-
-    text = results.ids is not None and results.ids.dtype.kind == "U"
-    of_names = results.names is not None
-    number = pa.string() if of_names else pa.from_numpy_dtype(results.values.dtype)
-    names = ["id", *results.columns]
-    kinds = [pa.string() if text else pa.int64(), *[number] * len(results.columns)]
-    schema = pa.schema(list(zip(names, kinds, strict=True)))
-    with atomic_file(path) as file, pq.ParquetWriter(file, schema) as out:
-        for ids, rows in results.slices():
-            first = pa.array(ids.tolist() if text else ids, kinds[0])
-            columns = [pa.array(column.tolist() if of_names else column) for column in rows.T]
-            out.write_table(pa.Table.from_arrays([first, *columns], schema=schema))
+    _write_parquet(results.tables(), path)
 
 
-def write_table(columns: Mapping[str, np.ndarray], path: Path) -> None:
-    """Columns of numbers or texts, all as long, as the suffix says: ``.npz``, ``.csv``, Parquet."""
+def write_table(table: Table, path: Path) -> None:
+    """Columns, as the suffix of the path says: ``.npz``, ``.csv`` or Parquet."""
     if path.suffix == ".npz":
         with atomic_file(path) as file:
-            np.savez(file, **columns)  # type: ignore[arg-type]
-        return
-    if path.suffix == ".parquet":
-        import pyarrow as pa  # here, since every rank of every run would wait for it
-        import pyarrow.parquet as pq
+            np.savez(file, **table)  # type: ignore[arg-type]
+    elif path.suffix == ".parquet":
+        _write_parquet([table], path)
+    else:
+        _write_csv([table], path)
 
-        texts = {name: a.tolist() if a.dtype.kind == "U" else a for name, a in columns.items()}
-        with atomic_file(path) as file:
-            pq.write_table(pa.table(texts), file)
+
+def _write_csv(tables: Iterable[Table], path: Path, header: bool = True) -> None:
+    from pyarrow import csv
+
+    with atomic_file(path) as file:
+        for table in tables:
+            if header:
+                file.write((",".join(table) + "\n").encode())
+                header = False
+            columns = (np.unique(of) for of in table.values() if of.dtype.kind == "U")
+            texts = (text for column in columns for text in column)
+            style = "needed" if any(map(_IN_QUOTES.search, texts)) else "none"
+            options = csv.WriteOptions(include_header=False, quoting_style=style)
+            csv.write_csv(_batch(table), file, options)
+
+
+def _write_parquet(tables: Iterable[Table], path: Path) -> None:
+    from pyarrow import parquet
+
+    batches = map(_batch, tables)
+    first = next(batches)
+    with atomic_file(path) as file, parquet.ParquetWriter(file, first.schema) as out:
+        for batch in (first, *batches):
+            out.write_batch(batch)
+
+
+def _batch(table: Table) -> Any:
+    """Columns as a batch of Arrow."""
+    import pyarrow  # here, since every rank of every run would wait for it
+
+    return pyarrow.record_batch({
+        name: pyarrow.array(of.tolist(), pyarrow.string()) if of.dtype.kind == "U"
+        else pyarrow.array(of)
+        for name, of in table.items()
+    })  # fmt: skip
+
+
+def on_root(comm: Comm, rows: Rows, max_bytes: float) -> np.ndarray | None:
+    """All rows in their order on rank 0; None elsewhere."""
+    destination = np.zeros(len(rows.numbers), np.int64)
+    arrays = [rows.numbers, rows.values[rows.places]]
+    (places, found), _ = redistribute(comm, destination, arrays, max_bytes)
+    if comm.rank:
+        return None
+    whole = np.empty(rows.shape, rows.values.dtype)
+    whole[places] = found
+    return whole
+
+
+def check_writable(comm: Comm, out: Path | None) -> None:
+    """Raise a UserError on all ranks if results cannot be written, before the work."""
+    if out is not None:
+        with agreed(comm):  # a library that is missing
+            if out.suffix in RESULT_WRITERS:
+                RESULT_WRITERS.get(out.suffix)
+        make_room(comm, out, "--out")
+
+
+def deliver(
+    comm: Comm, out: Path | None, rows: Rows, ids: np.ndarray | None, max_bytes: float, **named: Any
+) -> np.ndarray | None:
+    """:func:`write` to a file; or, where there is none, all rows on rank 0."""
+    if out is None:
+        return on_root(comm, rows, max_bytes)
+    write(comm, out, rows, ids, max_bytes, **named)
+    return None
+
+
+def write(
+    comm: Comm, path: Path, rows: Rows, ids: np.ndarray | None, max_bytes: float, **named: Any
+) -> None:
+    """Write rows in their order, in slices, as the suffix of the path says.
+
+    Parameters
+    ----------
+    ids : (n,) integers or texts, or None
+        What the vertices are called, where that is not their numbers.
+    max_bytes : float
+        Bound of what a rank gathers at a time.
+    **named
+        Of :class:`Results`: ``column``, ``name``, ``arrays``, ``names``.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if the file cannot be written.
+    """
+    whole = path if path.suffix == ".npy" else from_root(comm, lambda: temporary_name(path))
+    write_picked(comm, whole, rows.numbers, rows.places, rows.values, rows.n, max_bytes)
+    if whole is path:
         return
-    digits = {"f4": "{:.9g}", "f8": "{:.17g}"}
-    count = len(next(iter(columns.values())))
-    with atomic_file(path, "w") as file:
-        _write_rows(file, [columns])
-        for start in range(0, count, ROWS_AT_ONCE):
-            words = []
-            for column in columns.values():
-                some, form = column[start : start + ROWS_AT_ONCE], digits.get(column.dtype.str[1:])
-                words.append(some.tolist() if form is None else map(form.format, some.tolist()))
-            _write_rows(file, zip(*words, strict=True))
+
+    def convert() -> None:
+        results = Results(map_npy(whole), ids, rows.picked, **named)
+        RESULT_WRITERS.get(path.suffix)(results, path)
+
+    try:
+        from_root(comm, convert)
+    finally:
+        if comm.rank == 0:
+            whole.unlink(missing_ok=True)

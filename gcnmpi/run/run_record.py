@@ -1,4 +1,8 @@
-"""A run leaves in its record how it starts, what was counted, and how it ends."""
+"""The lines of a run's record: how it starts, what its ranks hold, send and spend, how it ends.
+
+The facts of single ranks are small: who sends how many rows to whom is recorded once, and the
+seconds of the phases ever less often, so that a long run on many ranks has few of them.
+"""
 
 from __future__ import annotations
 
@@ -12,52 +16,76 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
 
 from gcnmpi import __version__
+from gcnmpi.core.precision import row_bytes
+from gcnmpi.core.timing import EPOCH_PHASES
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.messages import relative_errors
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.comm import Comm, agreed, versions
-from gcnmpi.mpi.hosts import host_names, slurm_job
+from gcnmpi.mpi.hosts import host_names, most_ranks_a_node, slurm_job
 from gcnmpi.options.config import TrainConfig, table_of
 from gcnmpi.options.requests import LOGS
-from gcnmpi.options.task import chosen_metrics
+from gcnmpi.options.task import SampleOptions, chosen_metrics, samples_of_step
+from gcnmpi.planner.batch_memory import batch_memory
+from gcnmpi.planner.batches import batch_cases
+from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.memory import memory
+from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.run import checkpoint, checkpoint_files
 from gcnmpi.run.best import Best
 from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.links.evaluation import LinkEvaluation
 from gcnmpi.run.logs import Log
+from gcnmpi.run.minibatch import BatchStep, drawn_sizes
 from gcnmpi.run.opening import Opened
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.record import (
+    End,
     Epoch,
-    continued_record,
+    ExchangeError,
+    Line,
+    PhaseSample,
+    RanksRecord,
+    Start,
     epochs_until,
     ids_of,
     is_finished,
-    new_record,
 )
 from gcnmpi.run.samples.evaluation import SampleEvaluation
-from gcnmpi.run.step import BaseStep
-from gcnmpi.run.writer import Writer
+from gcnmpi.run.samples.step import SampleStep
+from gcnmpi.run.step import BaseStep, Step
+from gcnmpi.run.writer import Writer, continued_record, new_record
+from gcnmpi.schemes.operations import EXCHANGES, Operation, Product
+from gcnmpi.schemes.sampled_forecast import BatchSizes, TileSizes
 from partition.errors import UserError
 from partition.graph.samples import SampleSet
 from partition.graph.vertex_pairs import HELD_OUT, PairSet
 
 Evaluates = Evaluation | LinkEvaluation | SampleEvaluation
+LISTED = 256  # ranks up to which the record says who sends to whom
+# Of epochs 16 to 31, 32 to 63 … 16 are sampled, each standing for those before it; of more
+# than 64 ranks fewer, so that the numbers stay as many.
+SAMPLES, NUMBERS = 16, 1024
+DIGITS = 3
 
 
-def start_record(problem: Problem, warnings: list[str]) -> dict[str, object]:
-    """Of what is run, on what, with what."""
+def start_record(problem: Problem, warnings: list[str]) -> Start:
+    """The first record of a run: what is run, on what, with what."""
     metric, table = chosen_metrics(problem.config.task)[0], table_of(problem.config)
     how = {"scheme_options": problem.scheme.describe(), "reduction": problem.reduction}
     return opened_record(problem, {**how, "metric": metric, "config": table}, warnings)
 
 
 def opened_record(
-    opened: Opened, how: Mapping[str, object], warnings: Sequence[str], packages: Sequence[str] = ()
-) -> dict[str, object]:
-    """The start of a record, of a graph that is open.
+    opened: Opened, how: Mapping[str, Any], warnings: Sequence[str], packages: Sequence[str] = ()
+) -> Start:
+    """The first record of a run on a graph that is open.
 
     ``how`` are the fields that tell what is computed on it; ``packages`` those used besides.
     """
@@ -65,26 +93,26 @@ def opened_record(
     stored, partition = opened.source.stored, opened.source.partition
     # A rank needs not all of them: python-graphblas may be missing where another kernel computes.
     packages = ("numpy", "scipy", "python-graphblas", *packages)
-    return {
-        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "graph": stored.manifest.name,
+    return Start(
+        time=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        graph=stored.manifest.name,
         **ids_of(stored),
-        "pairs": None if stored.pairs is None else _of_pairs(stored.pairs),
-        "sample_set": None if stored.samples is None else _of_samples(stored.samples),
-        "n": stored.manifest.n,
-        "nnz": stored.manifest.nnz,
-        "partition": None if partition is None else partition.name,
-        "partition_id": None if partition is None else partition.id,
-        "direction": opened.source.direction,
-        "scheme": opened.config.scheme.name,
-        "kernel": kernel.name,
-        "ranks": comm.size,
-        "groups": comm.size // opened.runtime.comm.size,
-        "threads": kernel.threads,
-        "hosts": host_names(comm),
-        "job": slurm_job(),
-        "devices": comm.allgather(kernel.device),
-        "versions": {
+        pairs=None if stored.pairs is None else _of_pairs(stored.pairs),
+        sample_set=None if stored.samples is None else _of_samples(stored.samples),
+        n=stored.manifest.n,
+        nnz=stored.manifest.nnz,
+        partition=None if partition is None else partition.name,
+        partition_id=None if partition is None else partition.id,
+        direction=opened.source.direction,
+        scheme=opened.config.scheme.name,
+        kernel=kernel.name,
+        ranks=comm.size,
+        groups=comm.size // opened.runtime.comm.size,
+        threads=kernel.threads,
+        hosts=host_names(comm),
+        job=slurm_job(),
+        devices=comm.allgather(kernel.device),
+        versions={
             "gcnmpi": __version__,
             "python": platform.python_version(),
             **{name: found for name in packages if (found := _version(name)) is not None},
@@ -92,8 +120,8 @@ def opened_record(
             **versions(),
         },
         **how,
-        "warnings": [*opened.told, *warnings],
-    }
+        warnings=[*opened.told, *warnings],
+    )
 
 
 def _of_pairs(pairs: PairSet) -> dict[str, object]:
@@ -121,8 +149,8 @@ def _version(name: str) -> str | None:
         return None
 
 
-def tell(found: checkpoint.Checkpoint | None, warnings: list[str]) -> None:
-    """Say what it goes on from, and what is not as it should be."""
+def print_origin(found: checkpoint.Checkpoint | None, warnings: list[str]) -> None:
+    """Print what a run goes on from, and what is not as it should be."""
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr, flush=True)
     if found is not None:
@@ -160,12 +188,12 @@ class Recorder:
         """Whether something could not be written; nothing is written after it."""
         return self._writer.failed or self._error is not None
 
-    def __call__(self, event: str, **values: object) -> None:
-        self._writer(event, **values)
-        if event == "epoch" and not self.failed:
+    def __call__(self, line: Line) -> None:
+        self._writer(line)
+        if isinstance(line, Epoch) and not self.failed:
             with self._logging():
                 for log in self._logs:
-                    log.add(values)
+                    log.add(line)
 
     def check(self) -> None:
         """Raise the error of what could not be written."""
@@ -209,7 +237,7 @@ def recording(
 
 
 def open_record(
-    out: Path, start: dict[str, object], found: checkpoint.Checkpoint | None, over: bool
+    out: Path, start: Start, found: checkpoint.Checkpoint | None, over: bool
 ) -> str | None:
     """The record to write to; None where it is complete already.
 
@@ -218,10 +246,8 @@ def open_record(
     if found is None:
         checkpoint_files.set_aside(out)
         return str(new_record(out))
-    epoch, of_out = found.facts["epoch"], found.path.parent == out / checkpoint_files.FOLDER
-    if over and of_out and is_finished(out):
+    if over and found.path.parent == out / checkpoint_files.FOLDER and is_finished(out):
         return None
-    start |= {"epoch": epoch, "checkpoint": str(found.path)}
     checkpoint_files.discard_after(out, found.path)
     return str(continued_record(out, start, found.epochs))
 
@@ -251,23 +277,26 @@ def end_record(
     epochs: Sequence[Epoch],
     before: int,
     best: Best,
-) -> dict[str, object]:
+) -> End:
     """The last record, of which bytes and phases are those of the epochs after ``before``."""
     runtime, config = problem.runtime, problem.config.train
     run = [epoch.epoch for epoch in epochs[before:]]
     evaluations = sum(evaluates(config, number) for number in run)
     predicted_eval = evaluation.volume() * evaluations
     mine = {
-        **figures("eval_", runtime.traffic["eval"], predicted_eval),
+        **_figures("eval_", runtime.traffic["eval"], predicted_eval),
         "hidden": runtime.traffic.hidden("train"),
         **step.counted(),
     }
     predicted = step.predicted(len(run))
     end = counted_record(runtime, config.epochs, epochs, before, best, predicted, mine)
     errors = relative_errors(runtime.everyone, runtime.traffic.errors)
-    if isinstance(evaluation, SampleEvaluation):
-        end["leads"] = evaluation.leads
-    return {**end, "orders": list(step.model.program.orders), "rounding": errors}
+    return msgspec.structs.replace(
+        end,
+        leads=evaluation.leads if isinstance(evaluation, SampleEvaluation) else None,
+        orders=list(step.model.program.orders),
+        rounding=msgspec.convert(errors, list[ExchangeError]),
+    )
 
 
 def counted_record(
@@ -278,7 +307,7 @@ def counted_record(
     best: Best,
     predicted: Volume,
     more: Mapping[str, object],
-) -> dict[str, object]:
+) -> End:
     """Numbers that were counted and timed on every rank, and those of the best epoch.
 
     Parameters
@@ -292,7 +321,7 @@ def counted_record(
     """
     traffic, run = runtime.traffic, len(epochs) - before
     mine = {
-        **figures("", traffic["train"], predicted),
+        **_figures("", traffic["train"], predicted),
         **more,
         "setup_bytes_sent": traffic["setup"].sent,
         "reduce_bytes": traffic["train_reduce"].sent,
@@ -304,20 +333,20 @@ def counted_record(
     for name in names:
         times = [seconds.get(name, 0.0) for _, seconds in every]
         phases[name] = {"min": min(times), "mean": statistics.fmean(times), "max": max(times)}
-    return {
-        "finished": True,
-        "epochs": len(epochs),
-        "epochs_run": run,
-        "stopped_early": len(epochs) < wanted,
-        "best_epoch": best.epoch or None,
-        **{f"best_{mask}_{best.metric}": _at(epochs, best, mask) for mask in ("val", "test")},
-        "seconds_per_epoch": statistics.median(epoch.seconds for epoch in epochs),
-        **{key: [numbers[key] for numbers, _ in every] for key in mine},
-        "phases": phases,
-        "rank_phases": {
+    each: dict[str, Any] = {key: [numbers[key] for numbers, _ in every] for key in mine}
+    return End(
+        epochs=len(epochs),
+        epochs_run=run,
+        stopped_early=len(epochs) < wanted,
+        best_epoch=best.epoch or None,
+        best={f"best_{mask}_{best.metric}": _at(epochs, best, mask) for mask in HELD_OUT},
+        seconds_per_epoch=statistics.median(epoch.seconds for epoch in epochs),
+        **each,
+        phases=phases,
+        rank_phases={
             name: [float(f"{seconds.get(name, 0.0):.6g}") for _, seconds in every] for name in names
         },
-    }
+    )
 
 
 def _at(epochs: Sequence[Epoch], best: Best, mask: str) -> float | None:
@@ -325,7 +354,7 @@ def _at(epochs: Sequence[Epoch], best: Best, mask: str) -> float | None:
     return epochs[best.epoch - 1].of(mask, best.metric) if best.epoch else None
 
 
-def figures(prefix: str, counted: Volume, predicted: Volume) -> dict[str, object]:
+def _figures(prefix: str, counted: Volume, predicted: Volume) -> dict[str, object]:
     """Fields of the record: what was counted beside what was predicted."""
     return {
         f"{prefix}bytes_sent": counted.sent,
@@ -337,3 +366,144 @@ def figures(prefix: str, counted: Volume, predicted: Volume) -> dict[str, object
         f"{prefix}shared_bytes": counted.shared,
         f"{prefix}shared_predicted": predicted.shared,
     }
+
+
+def ranks_record(problem: Problem, step: BaseStep) -> RanksRecord:
+    """The rows that every rank holds and sends, for rank 0 to record; all call it together.
+
+    Parameters
+    ----------
+    step : BaseStep
+        An epoch; of mini-batches, each sends other rows.
+
+    Returns
+    -------
+    RanksRecord
+        ``peers`` and ``peer_rows`` are None where no one plan serves all exchanges of an epoch, or
+        there are more than ``LISTED`` ranks. Empty on other ranks.
+    """
+    comm, plan = problem.runtime.comm, problem.scheme.plan
+    products = step.products() if isinstance(step, Step) else None
+    batches = drawn_sizes(problem, step) if isinstance(step, BatchStep) else []
+    per_node = most_ranks_a_node(comm)
+    sends: list[tuple[list[int], list[int]]] | None = None
+    if plan is not None and products is not None and comm.size <= LISTED:
+        mine = plan.send_peers.tolist(), np.diff(plan.send_offsets).tolist()
+        sends = comm.gather(mine, root=0)
+    if comm.rank:
+        return RanksRecord()
+    there, back = _row_bytes(problem, products or [])
+    return RanksRecord(
+        **_forecast(problem, per_node, step, batches),
+        peers=None if sends is None else [peers for peers, _ in sends],
+        peer_rows=None if sends is None else [rows for _, rows in sends],
+        expand_row_bytes=there,
+        fold_row_bytes=back,
+    )
+
+
+class PhaseSamples:
+    """The seconds that every rank spent in each phase, between two epochs that are sampled.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    epoch : int
+        The last epoch that is over.
+
+    Attributes
+    ----------
+    taken : list of PhaseSample
+        On rank 0.
+    """
+
+    def __init__(self, runtime: Runtime, epoch: int) -> None:
+        self._comm, self._phases = runtime.everyone, runtime.phases
+        self._epoch, self._before = epoch, self._now()
+        self.taken: list[PhaseSample] = []
+
+    def due(self, epoch: int) -> bool:
+        """Whether an epoch is sampled: every one at first, then every second, every fourth …"""
+        return epoch % sampled_every(epoch, self._comm.size) == 0
+
+    def take(self, epoch: int) -> None:
+        """Keep what has gone by since the last sample, on rank 0; all call it together."""
+        now = self._now()
+        mine = now - self._before
+        every = np.empty((self._comm.size, len(mine)) if self._comm.rank == 0 else 0)
+        self._comm.Gather(mine, every, root=0)
+        after, self._epoch, self._before = self._epoch, epoch, now
+        if self._comm.rank:
+            return
+        seconds = {
+            name: [float(f"{value:.{DIGITS}g}") for value in column]
+            for name, column in zip(EPOCH_PHASES, every.T.tolist(), strict=True)
+            if any(column)
+        }
+        self.taken.append(PhaseSample(epoch, after, seconds))
+
+    def _now(self) -> np.ndarray:
+        return np.array([self._phases.seconds.get(name, 0.0) for name in EPOCH_PHASES])
+
+
+def sampled_every(epoch: int, size: int) -> int:
+    """How many epochs a sample stands for at an epoch: a power of two that grows with it.
+
+    >>> [sampled_every(epoch, 4) for epoch in (1, 63, 64, 1000, 10_000)]
+    [1, 2, 4, 32, 512]
+    >>> sampled_every(1000, 1024)
+    512
+    """
+    most = max(1, epoch * max(size, NUMBERS // SAMPLES) // NUMBERS)
+    return 1 << (most.bit_length() - 1)
+
+
+def _forecast(
+    problem: Problem,
+    per_node: int,
+    step: BaseStep,
+    batches: Sequence[BatchSizes] | Sequence[TileSizes],
+) -> dict[str, Any]:
+    """Rows and entries of every rank, and memory of the one that needs most, as ``plan`` has it.
+
+    None of them where nothing can be forecast: a run that goes well does not end for that.
+    """
+    config, source = problem.config, problem.source
+    candidate = Candidate(config.scheme, {}, 0, source.partition, groups=config.train.groups)
+    size = problem.runtime.everyone.size
+    try:
+        setting = Setting(source.stored, config, Machine(), per_node, locality=False)
+        case = setting.case(candidate, size)
+    except UserError:
+        return dict.fromkeys(("rows", "entries", "memory_forecast_bytes"))
+    needed = None
+    if setting.pairs is not None:
+        needed = setting.memory(candidate, size)
+    elif isinstance(step, Step | SampleStep):
+        needed = memory(case)
+    elif isinstance(step, BatchStep):
+        needed = batch_memory(case, batch_cases(case, source, batches), step.sampler)
+    groups, copies = config.train.groups, 1
+    if isinstance(config.task, SampleOptions):  # whose rows of all samples lie beside each other
+        copies = samples_of_step(config.task) // groups
+    held = [case.arcs(rank) for rank in range(problem.runtime.comm.size)] * groups
+    return {
+        "rows": [rows // copies for rows, _, _ in held],
+        "entries": [entries for _, _, entries in held],
+        "memory_forecast_bytes": needed,
+    }
+
+
+def _row_bytes(problem: Problem, products: list[Product]) -> tuple[int, int]:
+    """Bytes that a row of the exchange takes in an epoch: in expands, and in folds."""
+    config, folds = problem.config, problem.scheme.describe().get("backward") == "fold"
+    itemsize = problem.runtime.kernel.dtype.itemsize
+    there = back = 0
+    for name, _, *widths in products:
+        if name in EXCHANGES:
+            taken = row_bytes(config.comm.precision, widths[0], itemsize)
+            if name is Operation.FOLD or (name is Operation.AGGREGATE_T and folds):
+                back += taken
+            else:
+                there += taken
+    return there, back

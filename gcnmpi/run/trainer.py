@@ -1,41 +1,41 @@
-"""The training loop, with its record and checkpoints."""
+"""The training loop."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from gcnmpi.mpi.comm import agreed, from_root, maxima, told_to
+from gcnmpi.kernels.interface.kernel import Array
+from gcnmpi.mpi.comm import agreed, told_to
 from gcnmpi.nn.model import Model
 from gcnmpi.nn.schedules import LearningRate
 from gcnmpi.options.config import TrainConfig
 from gcnmpi.options.task import LINKS, LOWER_IS_BETTER, SAMPLES, chosen_metrics
 from gcnmpi.options.train import batches_of
-from gcnmpi.run import checkpoint, checkpoint_files
+from gcnmpi.run import checkpoint
 from gcnmpi.run.best import Best, stops_early
 from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.last_state import SLOW, LastState
+from gcnmpi.run.ledger import CheckpointRules, Ledger
 from gcnmpi.run.links.evaluation import LinkEvaluation
 from gcnmpi.run.links.step import LinkStep
 from gcnmpi.run.minibatch import BatchStep
 from gcnmpi.run.problem import Problem
-from gcnmpi.run.ranks_record import PhaseSamples, ranks_record
-from gcnmpi.run.record import Epoch
+from gcnmpi.run.record import End, Epoch
 from gcnmpi.run.run_record import (
     Evaluates,
-    check_there,
     end_record,
     evaluates,
-    open_record,
-    recording,
+    print_origin,
+    ranks_record,
     start_record,
-    tell,
 )
 from gcnmpi.run.samples.evaluation import SampleEvaluation
 from gcnmpi.run.samples.step import SampleStep
@@ -48,14 +48,92 @@ from partition.errors import UserError
 class Result:
     """The result of a run."""
 
-    epochs: list[Epoch]  # all of them, also those before it was resumed
-    model: Model  # with its last weights
-    best: Best
-    end: dict[str, Any]  # the last record
-    # Whether the run was asked to stop before its last epoch, and can be resumed
-    stopped: bool = False
-    # The checkpoint of the end, which it writes if there is none; None without a folder
-    keep: Callable[[], Path | None] = lambda: None
+    ledger: Ledger
+    state: TrainingState
+    end: End  # the last line of the record; nothing is known of a run that was stopped
+    stopped: bool = False  # asked to, before its last epoch: it can be resumed
+
+    @property
+    def epochs(self) -> list[Epoch]:
+        """All of them, also those before it was resumed."""
+        return self.ledger.epochs
+
+    @property
+    def best(self) -> Best:
+        """The epoch of the best weights."""
+        return self.ledger.best
+
+    @property
+    def model(self) -> Model:
+        """The model, with its last weights."""
+        return self.state.step.model
+
+
+class TrainingState:
+    """What trains, and what checkpoints keep of it: weights, the optimizer's moments, best weights.
+
+    Parameters
+    ----------
+    problem : Problem
+    versions : object
+        Of libraries, for the manifest of checkpoints.
+    folder : path or None
+        Of the run.
+    """
+
+    def __init__(self, problem: Problem, versions: object, folder: Path | None) -> None:
+        self._problem, self._versions = problem, versions
+        with told_to(problem.runtime.everyone, problem.runtime.comm):
+            self.step, self.evaluation = _made(problem)
+        self.best: Array | None = None  # weights, as in ``model.parameters.flat``
+        # Trained features are with all ranks: one alone cannot write them.
+        trains_features = problem.config.model.train_features
+        self._whole = folder is not None and not trains_features
+        alone = self._whole and problem.runtime.everyone.rank == 0
+        self.last = LastState(folder if alone else None)
+
+    def restore(self, found: checkpoint.Checkpoint) -> None:
+        """Take over a checkpoint; all ranks call it together."""
+        step = self.step
+        arrays = {"weights": step.model.parameters.flat, **step.optimizer.state()}
+        if found.facts["best"]["epoch"]:
+            arrays["best"] = self._of_best()
+        with self._problem.runtime.phases.as_one("checkpoint"):
+            checkpoint.restore(self._problem, found, step.model, arrays)
+        step.optimizer.steps = found.facts["steps"]
+        step.go_on(found.facts)
+
+    def keep_best(self) -> None:
+        """Remember the weights of now as the best ones."""
+        self._problem.runtime.kernel.copy(self.step.model.parameters.flat, self._of_best())
+
+    def save(self, folder: Path, facts: Mapping[str, object], epochs: Sequence[Epoch]) -> Path:
+        """Write a checkpoint, as :func:`gcnmpi.run.checkpoint.save`."""
+        arrays, more = self._state()
+        with self.last.written():
+            given = self.step.model, arrays, {**more, **facts}, epochs
+            return checkpoint.save(self._problem, folder, *given)
+
+    def keep_last(self, best: Best, epochs: Sequence[Epoch]) -> None:
+        """Keep the state after a slow epoch ready, for an end that leaves no time to write it."""
+        if self._whole:
+            arrays, more = self._state()
+            facts = {"epoch": len(epochs), **more, "best": best.facts()}
+            self.last.keep(
+                *checkpoint.content(self._problem, self.step.model, arrays, facts), epochs
+            )
+
+    def _of_best(self) -> Array:
+        if self.best is None:
+            self.best = self._problem.runtime.kernel.zeros(len(self.step.model.parameters.flat))
+        return self.best
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        arrays = {"weights": self.step.model.parameters.flat, **self.step.optimizer.state()}
+        if self.best is not None:
+            arrays["best"] = self.best
+        steps = {"steps": self.step.optimizer.steps, "versions": self._versions}
+        return arrays, {**self.step.progress, **steps}
 
 
 def train(
@@ -95,113 +173,54 @@ def train(
     found, warnings = (None, []) if out is None else checkpoint.find(problem, out, resume)
     start = start_record(problem, warnings)
     if comm.rank == 0:
-        tell(found, warnings)
-    with told_to(comm, problem.runtime.comm):
-        step, evaluation = _made(problem)
-    model = step.model
-    epochs, best = _restored(problem, step, found)
-    rate, over = _replayed(config, epochs, best)
-    history = checkpoint_files.History(epochs)
-    before, since, spent = len(epochs), time.monotonic(), 0.0
-    kept = None if found is None else found.path
-    file = None
+        print_origin(found, warnings)
+    state = TrainingState(problem, start.versions, out)
+    step, evaluation = state.step, state.evaluation
+    if found is not None:
+        state.restore(found)
+    rules = CheckpointRules(config.checkpoint_every, config.checkpoint_minutes)
+    best = Best(chosen_metrics(problem.config.task)[0])
+    ledger = Ledger(problem, out, state, rules, found, best, stop)
+    rate, over = _replayed(config, ledger)
     if out is not None:
-        file = from_root(comm, lambda: open_record(out, start, found, over))
-
-        start["of_ranks"] = ranks_record(problem, step)
-
-    def state() -> tuple[dict[str, Any], dict[str, Any]]:
-        arrays = {"weights": model.parameters.flat, **step.optimizer.state()}
-        if best.epoch and best.flat is not None:
-            arrays["best"] = best.flat
-        facts = {
-            **step.progress,
-            "steps": step.optimizer.steps,
-            "best": {"epoch": best.epoch, "value": best.value},
-            "versions": start["versions"],
-        }
-        return arrays, facts
-
-    def save() -> Path:
-        runtime = problem.runtime
-        during = runtime.phases.as_one("checkpoint"), runtime.traffic.during("checkpoint")
-        with during[0], during[1], last.written():
-            moved = from_root(comm, write.restore)
-            path = checkpoint.save(problem, out, model, *state(), history)  # type: ignore
-        check_there(comm, moved, out, path)  # type: ignore[arg-type]
-        return path
-
-    def keep() -> None:
-        arrays, facts = state()
-        numbered = {"epoch": history.last, **facts}
-        last.keep(*checkpoint.content(problem, model, arrays, numbered), epochs)
-
-    def interrupt() -> bool:
-        """Whether an epoch of many batches is to be interrupted by a checkpoint."""
-        minutes = (time.monotonic() - since) / 60
-        return out is not None and (stop() > 0 or 0 < config.checkpoint_minutes <= minutes)
-
+        start = msgspec.structs.replace(start, of_ranks=ranks_record(problem, step))
     # A loss that overflows is an error below, said once and not by every rank's NumPy.
     quiet = np.errstate(over="ignore", invalid="ignore")
-    # Trained features are with all ranks: one alone cannot write them.
-    whole = comm.rank == 0 and not problem.config.model.train_features
-    last = LastState(out if whole else None)
-    with quiet, recording(comm, file, logs, before) as write, last.listening():
-        write("start" if found is None else "resume", **start)
-        with agreed(comm):
-            write.check()
-        samples = PhaseSamples(problem.runtime, before)
-        stop()  # from here on it is asked in every epoch, and who asks for an end waits for that
+    with quiet, ledger.open(start, logs, over), state.last.listening():
+        spent = 0.0
         while not over:
-            number, began = len(epochs) + 1, time.perf_counter()
-            value = step(number, rate(number), interrupt)
-            seconds = spent + time.perf_counter() - began
-            minutes = (time.monotonic() - since) / 60
-            # One reduction lets all ranks decide alike.
-            seconds, signal, minutes, failed = maxima(comm, seconds, stop(), minutes, write.failed)
-            if failed:
-                with agreed(comm):
-                    write.check()
+            number, began = len(ledger.epochs) + 1, time.perf_counter()
+            value = step(number, rate(number), ledger.interrupts)
+            (seconds,) = ledger.agree(spent + time.perf_counter() - began)
             if value is None:  # a signal, or a checkpoint that is due, between two batches
-                spent, kept, since = seconds, save(), time.monotonic()
-                if signal:
-                    end = {"epoch": len(epochs), "signal": int(signal), "checkpoint": kept.name}
-                    write("stop", **end, samples=samples.taken)
-                    return Result(epochs, model, best, end, stopped=True)
+                spent = seconds
+                if ledger.leave(False, part=True):
+                    return Result(ledger, state, End(finished=False), stopped=True)
                 continue
             spent = 0.0
             if not np.isfinite(value):
                 error = UserError(f"the loss is {value} in epoch {number}", "lower train.lr")
                 with agreed(comm):
                     raise error
-            evaluated = evaluates(config, number)
-            values = evaluation() if evaluated else dict.fromkeys(evaluation.names)
+            values = dict.fromkeys(evaluation.names)
+            if evaluates(config, number):
+                values = evaluation()
             if problem.runtime.world is not None:  # groups may differ in their last digits
                 values = comm.bcast(values)
             epoch = Epoch(number, value, values, seconds)
-            epochs.append(epoch)
-            if evaluated:
-                best = best.after(epoch, problem.runtime.kernel, model.parameters.flat)
-            over = _observed(config, rate, best, epoch)
-            if file is not None and (over or signal or samples.due(number)):
-                samples.take(number)
-            write("epoch", **epoch.record(), time=round(time.time(), 3))
+            ledger.enter(epoch)
+            over = _observed(config, rate, ledger.best, epoch)
+            ledger.sample(over)
+            ledger.record()
             over = bool(on_epoch(epoch)) or over
-            # A run that has written checkpoints leaves one of its end: it may be given more epochs.
-            due = signal or (over and kept) or _checkpoints(config, number, minutes)
-            if out is not None and due:
-                kept, since = save(), time.monotonic()
-                if signal and not over:
-                    end = {"epoch": number, "signal": int(signal), "checkpoint": kept.name}
-                    write("stop", **end, samples=samples.taken)
-                    return Result(epochs, model, best, end, stopped=True)
-            elif out is not None and seconds > SLOW and not problem.config.model.train_features:
-                keep()
-        end = end_record(problem, step, evaluation, epochs, before, best)
-        write("end", **end, samples=samples.taken)
-        with contextlib.suppress(UserError):  # it is complete, wherever it is
-            write.restore()
-    return Result(epochs, model, best, end, keep=lambda: kept or (save() if out else None))
+            kept = ledger.kept
+            if ledger.leave(over):
+                return Result(ledger, state, End(finished=False), stopped=True)
+            if ledger.kept is kept and seconds > SLOW:
+                state.keep_last(ledger.best, ledger.epochs)
+        end = end_record(problem, step, evaluation, ledger.epochs, ledger.before, ledger.best)
+        ledger.end(end)
+    return Result(ledger, state, end)
 
 
 def save(problem: Problem, result: Result, weights: Path | None, best: Path | None) -> None:
@@ -211,8 +230,8 @@ def save(problem: Problem, result: Result, weights: Path | None, best: Path | No
     written.
     """
     chosen = (
-        (best, result.best.epoch, result.best.flat),
-        (weights, result.epochs[-1].epoch, result.model.parameters.flat),
+        (best, result.best.epoch, result.state.best),
+        (weights, len(result.epochs), result.model.parameters.flat),
     )
     with agreed(problem.runtime.everyone):
         if best is not None and not result.best.epoch:
@@ -223,8 +242,9 @@ def save(problem: Problem, result: Result, weights: Path | None, best: Path | No
                 loss = result.epochs[epoch - 1].loss
                 save_weights(path, problem, result.model, flat, epoch=epoch, loss=loss)
     except UserError as error:
+        ledger = result.ledger
         with contextlib.suppress(UserError):
-            if kept := result.keep():
+            if kept := ledger.kept or (ledger.save() if ledger.folder else None):
                 error.hint = f"they are in {kept}: the same command, started again, writes them"
         raise
 
@@ -241,35 +261,11 @@ def _made(problem: Problem) -> tuple[BaseStep, Evaluates]:
     return step, Evaluation(problem, step.model, step.targets)
 
 
-def _restored(
-    problem: Problem, step: BaseStep, found: checkpoint.Checkpoint | None
-) -> tuple[list[Epoch], Best]:
-    """Epochs and best weights so far; the step gets its weights and the optimizer its moments."""
-    flat = step.model.parameters.flat
-    validated = problem.config.train.eval_every and step.targets.counts.get("val")
-    # Found before, they are kept where nothing is validated any more.
-    stored = found is not None and found.facts["best"]["epoch"]
-    metric = chosen_metrics(problem.config.task)[0]
-    kernel = problem.runtime.kernel
-    best = Best(metric, 0, None, kernel.zeros(len(flat)) if validated or stored else None)
-    if found is None:
-        return [], best
-    arrays = {"weights": flat, **step.optimizer.state()}
-    if stored and best.flat is not None:
-        arrays["best"] = best.flat
-        best = replace(best, **found.facts["best"])
-    with problem.runtime.phases.as_one("checkpoint"):
-        checkpoint.restore(problem, found, step.model, arrays)
-    step.optimizer.steps = found.facts["steps"]
-    step.go_on(found.facts)
-    return list(found.epochs), best
-
-
-def _replayed(config: TrainConfig, epochs: list[Epoch], best: Best) -> tuple[LearningRate, bool]:
+def _replayed(config: TrainConfig, ledger: Ledger) -> tuple[LearningRate, bool]:
     """The learning rates from here on, and whether the run is over; from the epochs so far."""
     rate, over = LearningRate(config), False
-    for epoch in epochs:
-        over = _observed(config, rate, best, epoch)
+    for epoch in ledger.epochs:
+        over = _observed(config, rate, ledger.best, epoch)
     return rate, over
 
 
@@ -286,8 +282,3 @@ def _observed(config: TrainConfig, rate: LearningRate, best: Best, epoch: Epoch)
         if stops_early(config.patience, best, number):
             return True
     return number >= config.epochs
-
-
-def _checkpoints(config: TrainConfig, epoch: int, minutes: float) -> bool:
-    every, after = config.checkpoint_every, config.checkpoint_minutes
-    return (every > 0 and epoch % every == 0) or (after > 0 and minutes >= after)

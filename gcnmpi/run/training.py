@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from gcnmpi.mpi.comm import Comm, from_root
 from gcnmpi.mpi.launch import launched
@@ -21,9 +20,10 @@ from gcnmpi.options.source import source_of
 from gcnmpi.options.user_network import is_user_network, load_network
 from gcnmpi.run import trainer
 from gcnmpi.run.claims import Claims
+from gcnmpi.run.opening import open_folder
 from gcnmpi.run.preflight import check_training
 from gcnmpi.run.problem import Problem, open_problem
-from gcnmpi.run.record import Epoch, RunRecord
+from gcnmpi.run.record import End, Epoch, RunRecord
 from partition.records import atomic_file
 
 OnEpoch = Callable[[Epoch], bool | None]
@@ -69,7 +69,7 @@ class Trained:
 
     folder: Path
     epochs: list[Epoch]  # empty where the run had finished before
-    end: dict[str, Any]  # the last record
+    end: End  # the last record
     stopped: bool  # whether a signal ended it before its last epoch: it can be resumed
     # The record of a run that had finished before, with all that is asked for: nothing was done
     before: RunRecord | None = None
@@ -102,11 +102,12 @@ def train_run(
     looked = asked
     if asked.keeps and asked.out is not None:
         looked = dataclasses.replace(asked, save_weights=asked.out / LAST_WEIGHTS)
-    before = check_training(comm, looked)
+    stored = open_folder(comm, asked.graph, asked.config)
+    before = check_training(comm, looked, stored)
     if before is not None:
         assert asked.out is not None, "only a run that has a folder can be complete"
-        return Trained(asked.out, [], before.end or {}, False, before)
-    problem = open_problem(comm, asked.graph, asked.partition, asked.config)
+        return Trained(asked.out, [], before.end or End(), False, before)
+    problem = open_problem(comm, stored, asked.partition, asked.config)
     name = run_name(asked.graph, asked.partition)
     folder = asked.out or guard.claims.new_folder(Path("runs"), name)
     if is_user_network(asked.config.model.name):

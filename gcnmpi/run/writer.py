@@ -1,4 +1,4 @@
-"""Writing the record of a run: whole lines, to a file that may be removed or moved meanwhile."""
+"""The record of a run as a file: made, continued, and written to line by line."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ import itertools
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from gcnmpi.run.record import RECORD, Epoch, Line, Resume, Start, epochs_until_resume, read_lines
 from partition.errors import UserError, system_errors
-from partition.records import to_json
+from partition.locks import check_outside_graphs
+from partition.records import atomic_file
 
 PREVIOUS = "run.previous.jsonl"
 
 
 class Writer:
-    """Appends records to a file, each a whole line or not at all; without a path it does nothing.
+    """Appends lines to a file, each whole or not at all; without a path it does nothing.
 
     One rank writes, and all must hear of it when it cannot: the first error is kept, and
     :meth:`check` raises it where the ranks agree on errors, with the hint.
@@ -36,13 +40,12 @@ class Writer:
         """Whether a record could not be written; nothing is written after it."""
         return self._error is not None
 
-    def __call__(self, event: str, **values: object) -> None:
+    def __call__(self, line: Line) -> None:
         if self._file is None or self.failed:
             return
-        line = json.dumps({"event": event, **values}, default=to_json) + "\n"
         try:
             with system_errors(f"cannot write {self._path}", self._hint):
-                _append(self._file, line.encode())
+                _append(self._file, line.text().encode())
         except UserError as error:
             self._error = error
 
@@ -133,3 +136,80 @@ def put_aside(path: Path) -> Path:
         free = (path.with_name(f"run.previous-{number}.jsonl") for number in itertools.count(2))
         kept.replace(next(other for other in free if not other.exists()))
     return path.replace(kept)
+
+
+def new_folder(parent: Path, name: str) -> Path:
+    """Make a folder that nobody else has: ``parent/name``, or ``parent/name-2``, and so on.
+
+    A UserError if no folder can be made there.
+    """
+    with system_errors(f"cannot write {parent / name}"):
+        parent.mkdir(parents=True, exist_ok=True)
+        for number in itertools.count(1):
+            path = parent / (name if number == 1 else f"{name}-{number}")
+            try:
+                path.mkdir()
+            except FileExistsError:
+                continue
+            return path
+    raise AssertionError
+
+
+def make_folder(out: Path) -> None:
+    """Make the folder of a run, if need be.
+
+    A UserError if no record could be written there.
+    """
+    check_outside_graphs(out / RECORD)
+    with system_errors(f"cannot write {out / RECORD}"):
+        out.mkdir(parents=True, exist_ok=True)
+
+
+def new_record(out: Path) -> Path:
+    """An empty record in the folder of a run; those of earlier runs are kept beside it.
+
+    A UserError if the folder or the file cannot be written.
+    """
+    path = out / RECORD
+    make_folder(out)
+    with system_errors(f"cannot write {path}"):
+        if path.exists():
+            kept = put_aside(path)
+            print(
+                f"note: the record of the run before in {out} is now {kept.name}", file=sys.stderr
+            )
+        path.touch()
+    return path
+
+
+def continued_record(out: Path, start: Start, epochs: Sequence[Epoch]) -> Path:
+    """The record of the run in ``out``, to be continued after the last of ``epochs``.
+
+    Epochs that it lacks, or has otherwise, are added: a checkpoint outlives a record that a crash
+    has cut off, and may be resumed in another folder. A UserError if it cannot be read or written;
+    one that is damaged is put aside.
+    """
+    path = out / RECORD
+    before: list[tuple[dict[str, Any], Line | None]] = []
+    make_folder(out)
+    with system_errors(f"cannot write {path}"):
+        if path.exists():
+            with open(path, "rb"):  # what cannot be read now may be whole
+                pass
+            try:
+                before = list(read_lines(path))
+            except UserError:  # the checkpoint's copy of the epochs is as good
+                put_aside(path)
+    if not any(type(line) is Start for _, line in before):
+        before = [(json.loads(start.text()), start), *before]
+    there: dict[int, Epoch] = {}
+    for _, line in before:
+        if isinstance(line, Epoch):
+            there[line.epoch] = line
+        elif isinstance(line, Resume):
+            there = epochs_until_resume(there, line)
+    lacking = [epoch for epoch in epochs if not epoch.same_result(there.get(epoch.epoch))]
+    with atomic_file(path, "w") as file:
+        file.writelines(json.dumps(facts) + "\n" for facts, _ in before)
+        file.writelines(epoch.text() for epoch in lacking)
+    return path

@@ -11,10 +11,9 @@ try:
 except ImportError as error:
     raise ImportError(f"gcnmpi.torch needs PyTorch ({error}): {installing('torch')}") from error
 
-from gcnmpi.torch.batch_norm import BatchNorm
-from gcnmpi.torch.collective import Collective, RowNorm
-from gcnmpi.torch.fetched import Fetched
+from gcnmpi.torch.collective import BatchNorm, Collective, RowNorm
 from gcnmpi.torch.graph import Graph
+from gcnmpi.torch.moves import Fetched
 from gcnmpi.torch.opening import open
 from gcnmpi.torch.verifying import Differs, Verified, verify
 

@@ -1,4 +1,4 @@
-"""Whether all ranks have the same weights: looked at now and then by the way, or exactly."""
+"""Weights that every rank has whole: whether they are the same, and their gradients summed."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import warnings
 import weakref
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 import torch
+from torch.nn.parameter import is_lazy
 
 from gcnmpi.mpi.comm import agreed, check_same
 from gcnmpi.torch.memory import on_host
 from gcnmpi.torch.ranks import Ranks, user_level
-from gcnmpi.torch.replicas import check_equal
 from partition.errors import UserError
 
 SAME_START = "torch.manual_seed before it is made, or g.broadcast(net) after it"
@@ -25,7 +25,8 @@ OWN_LOSS = (
     "otherwise on each number of ranks. Use loss = g.mean(losses of own rows), or the sum of them "
     "divided by the number of all"
 )
-AT_ONCE = 1 << 20  # weights that are looked at at once
+_AT_ONCE = 1 << 20  # weights that are looked at at once
+_BROADCAST_BYTES = 1 << 30  # bytes that are broadcast at once: MPI counts in 32 bits
 
 
 class Agreement:
@@ -152,7 +153,7 @@ def _spoken(weights: list[torch.Tensor]) -> list[float]:
     for weight in weights:
         flat = weight.detach().reshape(-1)
         for piece in (torch.view_as_real(flat).reshape(-1) if flat.is_complex() else flat).split(
-            AT_ONCE
+            _AT_ONCE
         ):
             numbers = piece.to("cpu", torch.float64)
             directions = torch.randn(2, len(numbers), generator=random, dtype=torch.float64)
@@ -180,3 +181,85 @@ def _digest(tensor: torch.Tensor) -> str:
     if flat.is_floating_point():  # which NaN it is depends on the order of an addition
         flat = flat.masked_fill(flat.isnan(), torch.nan)
     return hashlib.blake2b(on_host(flat.view(torch.uint8)).data, digest_size=16).hexdigest()
+
+
+class GradientSum:
+    """The sum of gradients over ranks: one flat buffer, one reduction, in float64.
+
+    Behind the gradients the buffer has a number for each parameter: how many ranks have a gradient
+    of it. A gradient that no rank has stays None, as it does in one process.
+    """
+
+    def __init__(self, ranks: Ranks) -> None:
+        self._ranks = ranks
+        self._buffers: dict[tuple[int, int], torch.Tensor] = {}  # by gradients and parameters
+
+    def __call__(self, parameters: Iterable[torch.nn.Parameter]) -> None:
+        """Sum the gradients of parameters, in place; one that is None here counts as zeros."""
+        trained = [p for p in parameters if p.requires_grad]
+        if self._ranks.comm.size == 1:
+            return
+        count = sum(p.numel() for p in trained)
+        sums = self._buffer(count, trained)
+        start = 0
+        for number, parameter in enumerate(trained):
+            piece = sums[start : start + parameter.numel()]
+            start += parameter.numel()
+            gradient = parameter.grad
+            if gradient is None:
+                piece.zero_()
+            else:
+                piece.copy_(gradient.reshape(-1))
+            sums[count + number].fill_(gradient is not None)
+        self._ranks.sum(sums)
+        of_others = any(p.grad is None for p in trained)  # else nobody has to look at numbers
+        ranks_of = sums[count:].tolist() if of_others else [self._ranks.comm.size] * len(trained)
+        start = 0
+        for parameter, ranks in zip(trained, ranks_of, strict=True):
+            piece = sums[start : start + parameter.numel()].view_as(parameter)
+            start += parameter.numel()
+            if ranks:
+                if parameter.grad is None:
+                    parameter.grad = torch.empty_like(parameter)
+                parameter.grad.copy_(piece)
+
+    def _buffer(self, count: int, trained: list[torch.nn.Parameter]) -> torch.Tensor:
+        key = count, len(trained)
+        if key not in self._buffers:
+            check_equal(self._ranks, trained)
+            self._buffers[key] = torch.empty(
+                sum(key), dtype=torch.float64, device=self._ranks.memory.device
+            )
+        return self._buffers[key]
+
+
+def broadcast(ranks: Ranks, tensors: Iterable[torch.Tensor]) -> None:
+    """Give all ranks the numbers that rank 0 has in these tensors."""
+    tensors = list(tensors)
+    check_equal(ranks, tensors)
+    with torch.no_grad():
+        for tensor in tensors:
+            flat = tensor.detach().reshape(-1).clone()
+            memory = on_host(flat.view(torch.uint8))
+            for start in range(0, len(memory), _BROADCAST_BYTES):
+                ranks.comm.Bcast(memory[start : start + _BROADCAST_BYTES], 0)
+            tensor.copy_(torch.from_numpy(memory).view(flat.dtype).view_as(tensor))
+
+
+def check_equal(ranks: Ranks, tensors: Sequence[torch.Tensor]) -> None:
+    """Raise a UserError on all ranks, unless all have tensors of the same shapes and types."""
+    with agreed(ranks.comm):
+        if any(is_lazy(tensor) for tensor in tensors):
+            raise UserError(
+                "a layer of the model does not know its shape yet",
+                "call the model once, on all ranks, or give the layer its number of inputs",
+            )
+        for tensor in tensors:
+            if tensor.device != ranks.memory.device or tensor.is_complex():
+                raise UserError(
+                    f"a weight is {tensor.dtype} on {tensor.device}: ranks share real numbers on "
+                    f"the device of the graph, {ranks.memory.device}",
+                    "net.to(g.device), or open the graph with another device=",
+                )
+    shapes = [(tuple(tensor.shape), str(tensor.dtype)) for tensor in tensors]
+    check_same(ranks.comm, {"model": shapes}, "make the same model on all ranks")

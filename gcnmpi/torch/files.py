@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,24 +12,15 @@ from gcnmpi.layout.loading import Readable, original_rows
 from gcnmpi.layout.writing import write_rows
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.options.requests import check_suffix
-from gcnmpi.run.writing import Rows, on_root
-from gcnmpi.schemes.p2p import Laid
-from gcnmpi.torch.eager import eager
+from gcnmpi.run.results import Rows, on_root
+from gcnmpi.torch.functions import eager
 from gcnmpi.torch.memory import on_host
-from gcnmpi.torch.ranks import Ranks
+from gcnmpi.torch.state import GraphState
 from partition.errors import UserError
 
 
-class OfFiles:
-    """A graph whose rows come from arrays and go to files: it has its rows of M."""
-
-    _laid: Laid
-    _ranks: Ranks
-    _max_bytes: float
-    _check_count: Callable[[torch.Tensor], None]
-    n: int
-    num_own: int
-    dtype: torch.dtype
+class OfFiles(GraphState):
+    """A graph whose rows come from arrays and go to files."""
 
     @eager
     def load(self, array: Readable) -> torch.Tensor:

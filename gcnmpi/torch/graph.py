@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property, partial
 from typing import overload
 
@@ -12,30 +12,22 @@ import torch
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.plan import Plan
 from gcnmpi.mpi.comm import agreed
-from gcnmpi.run.opening import Opened
-from gcnmpi.schemes.p2p import Laid
-from gcnmpi.torch.agreement import Agreement, check_weights
+from gcnmpi.torch.agreement import GradientSum, broadcast, check_weights
 from gcnmpi.torch.alone import warned
-from gcnmpi.torch.batch_norm import BatchNorm
 from gcnmpi.torch.batches import Batching
-from gcnmpi.torch.collective import NORMS, Collective, RowNorm
-from gcnmpi.torch.eager import eager
-from gcnmpi.torch.fetched import Fetched
+from gcnmpi.torch.collective import NORMS, BatchNorm, Collective, RowNorm
 from gcnmpi.torch.files import OfFiles
-from gcnmpi.torch.functions import Mean, check_probability, dropout, edges, linear
+from gcnmpi.torch.functions import check_probability, dropout, eager, linear
 from gcnmpi.torch.memory import on_host
-from gcnmpi.torch.moves import Moves
-from gcnmpi.torch.objects import OfFolder
+from gcnmpi.torch.moves import Fetched
 from gcnmpi.torch.pairs import OfPairs
-from gcnmpi.torch.ranks import OfThisProcess, Ranks
-from gcnmpi.torch.replicas import GradientSum, broadcast
-from gcnmpi.torch.runs import Runs
+from gcnmpi.torch.run import Runs
 from gcnmpi.torch.samples import OfSamples
 from gcnmpi.torch.scoring import check_names, scored_in
 from gcnmpi.torch.typed import OfTypes
 
 
-class Graph(Runs, OfFiles, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess):
+class Graph(Runs, OfFiles, OfPairs, OfSamples, OfTypes):
     """This rank's part of a graph, as :func:`gcnmpi.torch.open` gives it.
 
     This rank owns ``num_own`` vertices; its rows of M have entries for ``num_halo`` vertices of
@@ -58,96 +50,35 @@ class Graph(Runs, OfFiles, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess)
     num_own, num_halo, num_features, num_classes : int
     rank, size : int
         The number of this rank, and how many there are.
-    collective : Collective
-        Sums, means, maxima and softmaxes over all rows of all ranks.
-    batches : Batching
-        Mini-batches: ``for batch in g.batches("neighbor", 1024, [10, 5], epoch=epoch)``.
+    graphs : (num_own,) int64 tensor, or None
+        Of a ``Batch`` or a list of graphs: which of them a row belongs to.
+    num_graphs : int
+        How many they are.
+    graph_y : (num_graphs, …) tensor, or None
+        Their classes or numbers, where ``y`` of the batch has a row for each; on all ranks.
     dtype : torch.dtype
     device : torch.device
         Of all these tensors, and of what methods take and give: ``net.to(g.device)``.
     """
 
-    def __init__(
-        self,
-        ranks: Ranks,
-        opened: Opened,
-        laid: Laid,
-        moves: Moves,
-        check_weights: bool,
-        arc_features: torch.Tensor | None,
-        arc_numbers: Callable[[], torch.Tensor],
-        typed: Callable[[], tuple[torch.Tensor, torch.Tensor]],
-    ) -> None:
-        self._ranks, self._laid, self._moves = ranks, laid, moves
-        self._opened, self._stored = opened, opened.source.stored
-        self._seed = opened.config.train.seed
-        self._max_bytes = opened.config.loading.max_bytes
-        self._arc_features, self._arc_numbers, self._typed_arcs = arc_features, arc_numbers, typed
-        self.collective = Collective(ranks)
-        self.batches = Batching(self, ranks, opened, laid, moves)
-        self._sum_gradients = GradientSum(ranks.every)
-        manifest, plan, every = self._stored.manifest, laid.plan, ranks.every.comm
-        self.n, self.num_own, self.num_halo = manifest.n, plan.nown, plan.nhalo
-        self.num_features = manifest.inputs
-        self.num_classes = manifest.classes or manifest.targets
-        self.rank, self.size = every.rank, every.size
-        own_rows = self.num_own, self.num_own + self.num_halo, laid.valued.nnz
-        self._agreement = Agreement(ranks.every, own_rows if check_weights else None)
-        self.dtype: torch.dtype = getattr(torch, ranks.kernel.dtype.name)
-        self.device = ranks.memory.device
-        self.ids = ranks.placed(plan.own.astype(np.int64))
-        self.halo_ids = ranks.placed(plan.halo.astype(np.int64))
-        self.x: torch.Tensor | None = None
-        self.y: torch.Tensor | None = None
-        self.train_mask: torch.Tensor | None = None
-        self.val_mask: torch.Tensor | None = None
-        self.test_mask: torch.Tensor | None = None
+    @cached_property
+    def collective(self) -> Collective:
+        """Sums, means, maxima and softmaxes over all rows of all ranks."""
+        return Collective(self._ranks)
+
+    @cached_property
+    def batches(self) -> Batching:
+        """Mini-batches: ``for batch in g.batches("neighbor", 1024, [10, 5], epoch=epoch)``."""
+        return Batching(self)
+
+    @cached_property
+    def _sum_gradients(self) -> GradientSum:
+        return GradientSum(self._ranks.every)
 
     def __repr__(self) -> str:
         name, rank = self._stored.manifest.name, f"rank {self.rank} of {self.size}"
         rows = f"{self.num_own} own rows, {self.num_halo} of others"
         return f"<{name}: {self.n} vertices; {rank}: {rows}, {self._laid.valued.nnz} entries>"
-
-    # The pattern and the values of M.
-
-    @cached_property
-    @eager
-    def edge_index(self) -> torch.Tensor:
-        """(2, entries) int64: sources among own and halo rows, and targets among the own ones.
-
-        The own rows of M as PyTorch Geometric has edges, sorted by target. Sources below
-        ``num_own`` are own rows, the others those of ``expand``'s result behind them.
-        """
-        return edges(self._laid.valued).to(self.device)
-
-    @cached_property
-    @eager
-    def edge_weight(self) -> torch.Tensor:
-        """(entries,): the values of M, in the order of ``edge_index``."""
-        return self._ranks.placed(self._laid.valued.data.copy())
-
-    @property
-    def edge_attr(self) -> torch.Tensor | None:
-        """(entries, features) of arcs, in the order of ``edge_index``; None where there are none.
-
-        Self-loops that are not in the graph have zeros. A ValueError for a graph with parallel
-        arcs, which M adds up.
-        """
-        if self._stored.manifest.arc_features:
-            self._check_not_parallel("edge_attr")
-        return self._arc_features
-
-    @cached_property
-    @eager
-    def edge_ids(self) -> torch.Tensor:
-        """(entries,) int64: the number of each entry's arc in the folder, −1 if it has none.
-
-        In the order of ``edge_index``: ``g.edge_ids`` chooses the rows of any array with a row for
-        each arc. Self-loops that are not in the graph have −1. The first time it is for all ranks
-        together, since arcs are read. A ValueError for a graph with parallel arcs.
-        """
-        self._check_not_parallel("edge_ids")
-        return self._arc_numbers()
 
     @property
     def plan(self) -> Plan:
@@ -219,35 +150,6 @@ class Graph(Runs, OfFiles, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess)
         return self.rows_of(ids)(h)
 
     # Training.
-
-    @eager
-    def mean(self, loss: torch.Tensor, count: float | None = None) -> torch.Tensor:
-        """The mean over rows of all ranks, the same on every rank; differentiable.
-
-        For all ranks together. Its gradient on a rank is that of the rank's own rows, so gradients
-        of weights are complete once they are summed: :meth:`all_reduce_gradients`.
-
-        Parameters
-        ----------
-        loss : tensor
-            A loss for each of some of the own rows (``reduction="none"``); or the sum of them, a
-            number, with ``count``.
-        count : number, optional
-            How many rows ``loss`` sums, or the sum of their weights; may be 0 on some ranks.
-        """
-        if count is None:
-            if loss.ndim == 0:
-                raise ValueError(
-                    "mean takes the loss of each row, or their sum and how many they are: "
-                    'reduction="none", or reduction="sum" and count='
-                )
-            count = loss.numel()
-        self._agreement.averaged = True
-        total = loss.sum(dtype=torch.float64)
-        of_all, rows = self._agreement.total(total, float(count))
-        if not rows:
-            raise ValueError("the mean of nothing: no rank has a row of the loss")
-        return Mean.apply(total, of_all, rows, self._ranks.every.total).to(loss.dtype)
 
     @eager
     def all_reduce_gradients(self, model: torch.nn.Module | Iterable[torch.nn.Parameter]) -> None:
@@ -387,20 +289,3 @@ class Graph(Runs, OfFiles, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess)
             np.concatenate((plan.own, plan.halo)), np.uint64
         )
         return vertices
-
-    def _check_not_parallel(self, name: str) -> None:
-        if self._stored.graph.parallel:
-            raise ValueError(
-                "the graph has parallel arcs, and edge_index one entry for all of two vertices: "
-                f"{name} is of graphs that are imported without --duplicates keep"
-            )
-
-    def _check_count(self, h: torch.Tensor, halo: bool = False) -> None:
-        wanted, allowed = f"{self.num_own} own rows", [self.num_own]
-        if halo:
-            allowed.append(self.num_own + self.num_halo)
-            wanted += f", or {allowed[1]} with those of the halo,"
-        if h.ndim == 0 or len(h) not in allowed:
-            raise ValueError(
-                f"{wanted} are wanted on rank {self.rank}, not a tensor {tuple(h.shape)}"
-            )

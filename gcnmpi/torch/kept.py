@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import pickle
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,6 +22,7 @@ from gcnmpi.mpi.comm import Comm, agreed, check_same, from_root
 from gcnmpi.run import checkpoint
 from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.opening import Opened
+from gcnmpi.run.record import Epoch
 from partition.errors import UserError
 from partition.records import atomic_file
 
@@ -33,7 +34,7 @@ AFRESH = "start over with resume='never', or use another folder"
 _FACTS = {"epoch": int, "objects": dict, "shapes": dict, "config": dict}
 
 
-class Keeps(Protocol):
+class HasState(Protocol):
     """Anything whose state can be kept: modules, optimizers, schedules."""
 
     def state_dict(self) -> dict[str, Any]:
@@ -43,16 +44,17 @@ class Keeps(Protocol):
         """Take over such a state."""
 
 
-@dataclass(frozen=True)
-class Kept:
+@dataclass
+class CheckpointObjects:
     """The objects of a run, by name, and the settings that a checkpoint is compared with.
 
-    ``table`` is the configuration of the record.
+    ``table`` is the configuration of the record; ``best`` the best weights so far, on rank 0.
     """
 
     opened: Opened
-    objects: Mapping[str, Keeps]
+    objects: Mapping[str, HasState]
     table: Mapping[str, Any]
+    best: dict[str, Any] | None = None
 
     @property
     def comm(self) -> Comm:
@@ -82,18 +84,11 @@ class Kept:
         hint = "resume=PATH takes another checkpoint, resume='never' starts over"
         return checkpoint.newest(paths, self._read, hint)
 
-    def restore(
-        self, found: checkpoint.Checkpoint
-    ) -> tuple[dict[str, object] | None, dict[str, object]]:
+    def restore(self, found: checkpoint.Checkpoint) -> dict[str, object]:
         """Give the objects their states.
 
-        Returns
-        -------
-        best : dict or None
-            The best weights so far.
-        generators : dict
-            The states of the random generators of this rank; on another number of ranks, those of
-            rank 0.
+        Returns the states of the random generators of this rank; on another number of ranks, those
+        of rank 0.
         """
         comm = self.comm
         with agreed(comm):
@@ -108,16 +103,17 @@ class Kept:
                     ) from error
             generators = content["generators"]
             mine = generators[comm.rank if len(generators) == comm.size else 0]
-        return content["best"], mine
+        if found.facts["best"]["epoch"]:
+            self.best = content["best"]
+        return mine
 
-    def save(
-        self,
-        out: Path,
-        best: Mapping[str, torch.Tensor] | None,
-        facts: Mapping[str, Any],
-        history: files.History,
-    ) -> Path:
-        """Write the checkpoint after the last epoch of the history; the one before is kept.
+    def keep_best(self) -> None:
+        """Remember the weights of now as the best ones, on rank 0, which writes them."""
+        if self.comm.rank == 0:
+            self.best = self.weights()
+
+    def save(self, folder: Path, facts: Mapping[str, object], epochs: Sequence[Epoch]) -> Path:
+        """Write the checkpoint after the last of ``epochs``; the one before is kept.
 
         ``facts`` has ``best``: epoch and value. On all ranks a UserError if it cannot be written.
         """
@@ -125,7 +121,7 @@ class Kept:
 
         def write(path: Path) -> None:
             def on_root() -> None:
-                states = {"objects": self._states(), "best": best, "generators": generators}
+                states = {"objects": self._states(), "best": self.best, "generators": generators}
                 data = _bytes(states)
                 with files.unwritable(path.parent), files.synced(path) as file:
                     file.write(data)
@@ -139,11 +135,11 @@ class Kept:
             "objects": self._kinds(),
             "shapes": self._shapes(),
             "config": self.table,
-            "epoch": history.last,
+            "epoch": len(epochs),
             **facts,
         }
-        path = out / files.FOLDER / files.name_of(history.last)
-        return checkpoint.write_checkpoint(self.comm, path, {STATE: write}, {}, facts, history)
+        path = folder / files.FOLDER / files.name_of(len(epochs))
+        return checkpoint.write_checkpoint(self.comm, path, {STATE: write}, {}, facts, epochs)
 
     def weights(self) -> dict[str, object]:
         """A copy of the state of the model."""

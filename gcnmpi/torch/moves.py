@@ -12,20 +12,26 @@ from collections import defaultdict
 from functools import partial
 from typing import Self
 
+import numpy as np
 import scipy.sparse as sp
 import torch
 
 from gcnmpi.core.precision import row_bytes
 from gcnmpi.core.volume import Volume
+from gcnmpi.halo.exchange import agree_on_plan
 from gcnmpi.halo.matrix import Matrix
-from gcnmpi.halo.plan import Plan
+from gcnmpi.halo.plan import Plan, local_numbers
 from gcnmpi.halo.product import HaloProduct, Operand
 from gcnmpi.layout.place import Place
+from gcnmpi.layout.placing import halo_of
+from gcnmpi.mpi.comm import agreed
 from gcnmpi.options.config import Config
 from gcnmpi.schemes.p2p import NO_PACKINGS, Laid, mix
 from gcnmpi.schemes.sampled import sent_once
-from gcnmpi.torch.functions import Map, linear
-from gcnmpi.torch.ranks import HALVES, Ranks
+from gcnmpi.torch.functions import Map, eager, linear
+from gcnmpi.torch.memory import on_host
+from gcnmpi.torch.ranks import HALVES, OfThisProcess, Ranks
+from partition.errors import UserError
 
 PRODUCTS = "a product", "the gradient of a product"
 PLACE = Place(0)  # of every matrix: own rows lie the same way in all layers
@@ -183,3 +189,71 @@ class Moves(RowMoves):
         same = laid.plan is self._laid.plan
         products = self._rows if same else HaloProduct(self._runtime, laid.plan, self._config)
         return products, laid.plan, products.both(laid.forward, laid.backward, packings)
+
+
+class Fetched(OfThisProcess):
+    """A plan that brings rows of some vertices to this rank, made by all ranks together.
+
+    It takes 16 bytes for each id, and 24 for each row of another rank, whose owner is told of it in
+    8 bytes. A call sends as an expand of those rows does.
+
+    Parameters
+    ----------
+    ranks : Ranks
+    laid : Laid
+        The own rows, and who owns the others.
+    moves : Moves
+        Of the graph.
+    ids : (…) int64 tensor
+        Numbers of vertices in the graph.
+    max_bytes : number
+        Of the buffer with which the ranks tell each other what they need.
+
+    Attributes
+    ----------
+    num_received : int
+        Rows that arrive in each call: those of other ranks, each once.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if an id is no vertex.
+    """
+
+    @eager
+    def __init__(
+        self, ranks: Ranks, laid: Laid, moves: Moves, ids: torch.Tensor, max_bytes: float
+    ) -> None:
+        parts, own = laid.rows.parts, laid.plan.own
+        ranks.together("the plan of a fetch")
+        with agreed(ranks.comm):
+            _check(ids, len(parts))
+        wanted = on_host(ids).reshape(-1)
+        halo = halo_of(own, wanted, parts)
+        plan = agree_on_plan(ranks.comm, own, halo, parts[halo], max_bytes)
+        local = local_numbers(own, halo, wanted).astype(np.int64)
+        self.num_received = plan.nhalo
+        self._ranks, self._shape = ranks, tuple(ids.shape)
+        self._own, self._places = len(own), ranks.placed(local)
+        self._moves = moves.for_plan(plan)
+
+    @eager
+    def __call__(self, h: torch.Tensor) -> torch.Tensor:
+        """Own rows (num_own, …) → rows of the vertices, (*ids.shape, …); differentiable.
+
+        For all ranks together.
+        """
+        if h.ndim == 0 or len(h) != self._own:
+            raise ValueError(f"{self._own} own rows are wanted, not a tensor {tuple(h.shape)}")
+        self._ranks.check(h)
+        h = self._moves.expanded(h)
+        return h.index_select(0, self._places).reshape(*self._shape, *h.shape[1:])
+
+
+def _check(ids: torch.Tensor, n: int) -> None:
+    """Raise a UserError unless they are numbers of vertices."""
+    if ids.dtype != torch.int64:
+        raise UserError(f"ids of vertices are a tensor of int64, not of {ids.dtype}")
+    if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < n:
+        wrong = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
+        raise UserError(f"the graph has no vertex {wrong}", f"its vertices are 0 to {n - 1:,}")

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from gcnmpi.api.graph import Graph, from_arrays, from_object
 from gcnmpi.api.ranks import on_root
@@ -36,25 +35,6 @@ class Folder:
     partition: str | None
     temporary: Graph | None = None
     groups: Groups | None = None
-
-
-class OfFolder:
-    """A graph with what is known of the object that it was made of.
-
-    Attributes
-    ----------
-    graphs : (num_own,) int64 tensor, or None
-        Of a ``Batch`` or a list of graphs: which of them a row belongs to.
-    num_graphs : int
-        How many they are.
-    graph_y : (num_graphs, …) tensor, or None
-        Their classes or numbers, where ``y`` of the batch has a row for each; on all ranks.
-    """
-
-    graphs: torch.Tensor | None = None
-    num_graphs: int = 1
-    graph_y: torch.Tensor | None = None
-    _folder: Folder | None = None  # kept as long, if it is a temporary one
 
 
 def folder_of(

@@ -19,11 +19,11 @@ from gcnmpi.mpi.comm import agreed, slice_of
 from gcnmpi.nn.tasks.drawing import Drawer, drawer_of, share_of_held_out
 from gcnmpi.options.config import from_table
 from gcnmpi.options.task import LINKS, LinkOptions
-from gcnmpi.run.opening import Opened
 from gcnmpi.schemes.p2p import Laid
-from gcnmpi.torch.eager import eager
+from gcnmpi.torch.functions import eager
 from gcnmpi.torch.moves import Moves
 from gcnmpi.torch.ranks import OfThisProcess, Ranks
+from gcnmpi.torch.state import GraphState
 from partition.errors import UserError
 from partition.graph.vertex_pairs import PairSet
 
@@ -145,13 +145,8 @@ class Pairs(OfThisProcess):
         return ScoredHere(self._ranks, self._moves, placed, placed.given)
 
 
-class OfPairs:
-    """A graph with ``pairs``: it has what was opened, its rows of M, and what moves rows."""
-
-    _opened: Opened
-    _laid: Laid
-    _moves: Moves
-    _ranks: Ranks
+class OfPairs(GraphState):
+    """A graph with ``pairs``."""
 
     def pairs(
         self,

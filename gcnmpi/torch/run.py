@@ -11,36 +11,31 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
-from gcnmpi.mpi.comm import agreed, check_same, from_root, maxima
+from gcnmpi.mpi.comm import agreed, check_same, from_root
 from gcnmpi.mpi.launch import start_limit
 from gcnmpi.options.config import table_of
 from gcnmpi.options.requests import job_folder, parse_logs, run_name
 from gcnmpi.report.progress import Progress
 from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.best import Best
-from gcnmpi.run.checkpoint import Checkpoint, plain
+from gcnmpi.run.checkpoint import plain
+from gcnmpi.run.ledger import CheckpointRules, Ledger
 from gcnmpi.run.opening import Opened
-from gcnmpi.run.ranks_record import PhaseSamples
-from gcnmpi.run.record import Epoch, is_metric, read_run
-from gcnmpi.run.run_record import (
-    Recorder,
-    check_there,
-    counted_record,
-    open_record,
-    opened_record,
-    recording,
-    tell,
-)
+from gcnmpi.run.record import METRIC, Epoch, RanksRecord, Start, read_run
+from gcnmpi.run.run_record import counted_record, opened_record, print_origin
 from gcnmpi.run.training import Guard, Stopped, guarded
-from gcnmpi.schemes.p2p import Laid
-from gcnmpi.torch.kept import Keeps, Kept, set_generators, write_weights
-from gcnmpi.torch.moves import Moves
+from gcnmpi.torch.alone import warned
+from gcnmpi.torch.functions import eager
+from gcnmpi.torch.kept import CheckpointObjects, HasState, set_generators, write_weights
+from gcnmpi.torch.state import GraphState
 from partition.errors import UserError
 from partition.records import to_json
 
@@ -54,31 +49,92 @@ SECTIONS = ("kernel", "dtype", "threads", "graph", "scheme", "loading", "comm")
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunRequest:
     """A run as it is asked for: see :meth:`gcnmpi.torch.Graph.run`."""
 
-    out: Path | None
-    objects: Mapping[str, Keeps]
+    objects: Mapping[str, HasState]
     settings: Mapping[str, object]
     metric: str | None
     resume: str
-    checkpoint_every: int
-    checkpoint_minutes: float
+    rules: CheckpointRules
     log: str
     progress: bool
 
 
+class Runs(GraphState):
+    """A graph with ``run``."""
+
+    @eager
+    def run(
+        self,
+        out: str | os.PathLike | None,
+        model: torch.nn.Module,
+        optimizer: HasState | None = None,
+        *,
+        config: Mapping[str, object] | None = None,
+        metric: str | None = None,
+        resume: str = "auto",
+        checkpoint_every: int = 0,
+        checkpoint_minutes: float = 15.0,
+        log: str = "",
+        progress: bool = True,
+        **others: HasState,
+    ) -> AbstractContextManager[Run]:
+        """A context around a training loop: record, progress and checkpoints of ``gcnmpi train``.
+
+        For all ranks together, with the same arguments::
+
+            with g.run("runs/mine", net, optimizer) as run:
+                for epoch in run.epochs(200):
+                    …
+                    run.log(epoch, loss=loss, **g.metrics(out))
+
+        Parameters
+        ----------
+        out : path or None
+            Folder of the run, made if need be. None: that of the job, in a script that ``gcnmpi
+            submit`` has started, else ``runs/GRAPH-PARTITION-DATE``.
+        model, optimizer, **others
+            All that checkpoints keep: each has ``state_dict`` and ``load_state_dict``.
+        config : mapping, optional
+            Settings of the script, for the record.
+        metric : str, optional
+            ``val_METRIC`` chooses the best weights; by default "accuracy", of numbers "rmse".
+        resume : str
+            "auto": from the newest checkpoint in ``out``, else from the start; "never"; or the path
+            of a checkpoint or of a run.
+        checkpoint_every, checkpoint_minutes : int, float
+            Epochs, and minutes, after which the next checkpoint is written; 0: none.
+        log : str
+            Logs of the epochs for other programs, "csv,tensorboard".
+
+        Rank 0 warns of modules that train otherwise on each number of ranks, as ``g.check`` does;
+        on all ranks a UserError, if their weights are not the same.
+
+        A signal that asks for an end raises ``gcnmpi.Stopped`` after its epoch: exit code 75.
+        """
+        self._ranks.every.together("a run")
+        self._agreement.check(model)
+        warned(model, self._ranks.every.comm.rank)
+        given = {"model": model, "optimizer": optimizer, **others}
+        kept = {name: each for name, each in given.items() if each is not None}
+        rules = CheckpointRules(checkpoint_every, checkpoint_minutes, at_end=True)
+        asked = RunRequest(kept, dict(config or {}), metric, resume, rules, log, progress)
+        return _running(self, None if out is None else Path(out), asked)
+
+
 @contextlib.contextmanager
-def running(opened: Opened, laid: Laid, moves: Moves, asked: Asked) -> Iterator[Run]:
-    """The context of a run; its graph is laid out, and ``moves`` exchanges rows of it."""
+def _running(graph: Runs, out: Path | None, asked: RunRequest) -> Iterator[Run]:
+    """The context of a run, with its locks and its watch."""
+    opened = graph._opened
     comm, source = opened.runtime.everyone, opened.source
     with agreed(comm):
         logs, table = parse_logs(asked.log), _table(opened, asked)
-        out = job_folder(asked.out)
+        out = job_folder(out)
     words = {"folder": str(out), "resume": asked.resume, "config": table}
     check_same(comm, words | {"metric": asked.metric, "log": logs}, ALIKE)
-    kept = Kept(opened, asked.objects, table)
-    kept.check()
+    keeps = CheckpointObjects(opened, asked.objects, table)
+    keeps.check()
     partition = None if source.partition is None else source.partition.name
     # A script has no key comm.timeout.
     limit = dataclasses.replace(opened.config.comm, timeout=start_limit(os.environ))
@@ -90,7 +146,7 @@ def running(opened: Opened, laid: Laid, moves: Moves, asked: Asked) -> Iterator[
         else:
             claims.folder(out)
         claims.graph(path, partition)
-        run = Run(out, opened, laid, moves, asked, kept, guard, stack)
+        run = Run(out, graph, asked, keeps, guard, stack)
         yield run
         run._finish()
 
@@ -104,51 +160,46 @@ class Run:
     def __init__(
         self,
         folder: Path,
-        opened: Opened,
-        laid: Laid,
-        moves: Moves,
-        asked: Asked,
-        kept: Kept,
+        graph: Runs,
+        asked: RunRequest,
+        keeps: CheckpointObjects,
         guard: Guard,
         stack: contextlib.ExitStack,
     ) -> None:
         self.folder = folder
-        self._opened, self._laid, self._moves = opened, laid, moves
-        self._asked, self._kept, self._guard, self._stack = asked, kept, guard, stack
-        self._comm = opened.runtime.everyone
-        self._found, self._warnings = kept.find(folder, asked.resume)
-        self._epochs: list[Epoch] = []
-        self._best = Best(self._metric, 0, None, None)
-        self._best_weights: dict[str, Any] | None = None  # on rank 0
-        self._generators: dict[str, object] | None = None
-        if self._found is not None:
-            self._go_on(self._found)
-        self._before = len(self._epochs)
-        self._history = files.History(self._epochs)
-        self._write: Recorder | None = None
+        self._opened, self._laid, self._moves = graph._opened, graph._laid, graph._moves
+        self._asked, self._keeps, self._guard, self._stack = asked, keeps, guard, stack
+        self._comm = self._opened.runtime.everyone
+        self._found, self._warnings = keeps.find(folder, asked.resume)
+        self._generators = None if self._found is None else keeps.restore(self._found)
+        manifest = self._opened.source.stored.manifest
+        usual = "accuracy" if manifest.classes or not manifest.targets else "rmse"
+        self._ledger = Ledger(
+            self._opened, folder, keeps, asked.rules, self._found,
+            Best(asked.metric or usual), guard.stop,
+        )  # fmt: skip
+        self._shown: Progress | None = None  # before the loop
         self._of_epoch = contextlib.ExitStack()
         self._open: int | None = None  # the epoch that has begun
-        self._count, self._signal, self._due = 0, 0, False
-        self._since = self._saved = 0.0  # when the epoch began, and when it was kept last
-        self._over = False  # before this launch
+        self._count, self._since = 0, 0.0  # epochs that are wanted; when this one began
 
     @property
     def epoch(self) -> int:
         """The last epoch that is complete; 0: there is none yet."""
-        return len(self._epochs)
+        return len(self._ledger.epochs)
 
     @property
     def best_epoch(self) -> int:
         """The epoch of the best weights; 0: there is none yet."""
-        return self._best.epoch
+        return self._ledger.best.epoch
 
     def epochs(self, count: int) -> Iterator[int]:
         """Numbers of the epochs that are left of so many, from 1 in a run that begins.
 
         For all ranks together, and once in a run.
         """
-        self._begin(count)
-        for number in range(self.epoch + 1, 0 if self._over else count + 1):
+        complete = self._begin(count)
+        for number in range(self.epoch + 1, 0 if complete else count + 1):
             self._enter(number)
             yield number
             self._leave()
@@ -165,21 +216,14 @@ class Run:
         **metrics : the same, or None
             Named by mask and metric, ``val_accuracy``, as ``g.metrics`` gives them.
         """
-        comm = self._comm
+        comm, ledger = self._comm, self._ledger
         self._moves.ranks.every.together("the log of an epoch")
         with agreed(comm):
             value, found = _values(self._wanted(epoch), loss, metrics)
-        now = time.perf_counter()
-        seconds, minutes = now - self._since, (now - self._saved) / 60
+        seconds = time.perf_counter() - self._since
         words = float(zlib.crc32(repr(found).encode()))
-        assert self._write is not None
-        # One reduction lets all ranks decide alike.
-        high, low, one, other, seconds, signal, minutes, failed = maxima(
-            comm, value, -value, words, -words, seconds, self._guard.stop(), minutes,
-            self._write.failed,
-        )  # fmt: skip
+        high, low, one, other, seconds = ledger.agree(value, -value, words, -words, seconds)
         with agreed(comm):
-            self._write.check()
             if high != -low:
                 raise UserError(
                     f"the loss of epoch {epoch} is not the same on all ranks: {-low:g} to {high:g}",
@@ -190,38 +234,17 @@ class Run:
                     f"the metrics of epoch {epoch} are not the same on all ranks",
                     "log what g.metrics gives, on all ranks",
                 )
-        assert not failed
-        every, after = self._asked.checkpoint_every, self._asked.checkpoint_minutes
-        self._signal = int(signal)
-        self._due = (every > 0 and epoch % every == 0) or 0 < after <= minutes
         entry = Epoch(epoch, value, found, seconds)
-        self._epochs.append(entry)
-        if self._best.beaten_by(entry):
-            self._best = self._best.now(entry)
-            if comm.rank == 0:  # which writes them
-                self._best_weights = self._kept.weights()
-        self._write("epoch", **entry.record(), time=round(time.time(), 3))
+        ledger.enter(entry)
+        ledger.record()
+        assert self._shown is not None
         self._shown.epoch(entry)
 
-    @property
-    def _metric(self) -> str:
-        manifest = self._opened.source.stored.manifest
-        usual = "accuracy" if manifest.classes or not manifest.targets else "rmse"
-        return self._asked.metric or usual
-
-    def _go_on(self, found: Checkpoint) -> None:
-        """Take over a checkpoint."""
-        self._epochs += found.epochs
-        best, self._generators = self._kept.restore(found)
-        if found.facts["best"]["epoch"]:
-            self._best = dataclasses.replace(self._best, **found.facts["best"])
-            self._best_weights = best
-
-    def _begin(self, count: int) -> None:
-        """Open the record, for so many epochs."""
-        comm, found, asked = self._comm, self._found, self._asked
+    def _begin(self, count: int) -> bool:
+        """Open the record, for so many epochs; whether there is none left."""
+        comm, found, asked, ledger = self._comm, self._found, self._asked, self._ledger
         with agreed(comm):
-            if self._write is not None:
+            if self._shown is not None:
                 raise UserError("run.epochs was called twice", "a run has one loop over its epochs")
             if type(count) is not int or count < 1:
                 raise UserError(f"run.epochs takes a number of epochs, not {count!r}")
@@ -237,19 +260,14 @@ class Run:
         self._count = count
         start = self._start()
         if comm.rank == 0:
-            tell(found, self._warnings)
-        complete = from_root(comm, lambda: self._is_complete(count))
-        self._over = complete or self.epoch == count
-        file = from_root(comm, lambda: open_record(self.folder, start, found, self._over))
-        logs = parse_logs(asked.log)
-        self._write = self._stack.enter_context(recording(comm, file, logs, self._before))
-        self._write("start" if found is None else "resume", **start)
-        with agreed(comm):
-            self._write.check()
-        if complete and comm.rank == 0:
+            print_origin(found, self._warnings)
+        ended = from_root(comm, lambda: self._is_complete(count))
+        over = ended or self.epoch == count
+        self._stack.enter_context(ledger.open(start, parse_logs(asked.log), over))
+        if ended and comm.rank == 0:
             line = f"{self.folder} is complete: nothing is trained (resume='never' starts over)"
             print(line, file=sys.stderr)
-        quiet = self._over or not asked.progress or comm.rank != 0
+        quiet = over or not asked.progress or comm.rank != 0
         folders = self._guard.claims.folders
         progress = Progress(self._opened, quiet, self._guard.moved, folders=folders)
         self._shown = self._stack.enter_context(progress)
@@ -257,29 +275,28 @@ class Run:
         runtime.traffic.begin()
         runtime.phases.begin()
         self._moves.begin()
-        self._samples = PhaseSamples(runtime, self._before)
-        self._sampled = self._before
-        self._saved = time.perf_counter()
-        self._guard.stop()  # from here on it is asked in every epoch
         if self._generators is not None:
             set_generators(self._generators)
+        return over
 
-    def _start(self) -> dict[str, object]:
+    def _start(self) -> Start:
         """The first record of a launch: what runs, on what, with what."""
         runtime, config = self._opened.runtime, self._opened.config
-        table = {**self._kept.table, "train": {"epochs": self._count, **self._kept.table["train"]}}
+        table = self._keeps.table
+        table = {**table, "train": {"epochs": self._count, **table["train"]}}
         folds = "fold" if self._laid.facts.folds else "expand"
         exchange = "mixed" if self._laid.facts.mixed else "rows"
         options = {"name": config.scheme.name, "exchange": exchange, "backward": folds}
         how = {
-            "scheme_options": options, "reduction": "mpi", "metric": self._metric,
+            "scheme_options": options, "reduction": "mpi", "metric": self._ledger.best.metric,
             "config": table, "script": _script(),
         }  # fmt: skip
         packages = ("torch", "torch_geometric")
         start = opened_record(self._opened, how, self._warnings, packages)
         held = runtime.everyone.allgather((self._laid.plan.nown, self._laid.forward.nnz))
         rows, entries = zip(*held, strict=True)
-        return start | {"of_ranks": {"rows": list(rows), "entries": list(entries)}}
+        ranks = RanksRecord(rows=list(rows), entries=list(entries))
+        return msgspec.structs.replace(start, of_ranks=ranks)
 
     def _is_complete(self, count: int) -> bool:
         """Whether the run in the folder had ended, with as many epochs or early."""
@@ -290,14 +307,13 @@ class Run:
             before = read_run(self.folder)
         except UserError:
             return False
-        wanted = before.start.get("config", {}).get("train", {}).get("epochs")
-        end = before.end or {}
-        return bool(end) and len(before.epochs) == self.epoch and wanted == count
+        same = len(before.epochs) == self.epoch and before.start.wanted_epochs == count
+        return before.end is not None and same
 
     def _enter(self, number: int) -> None:
         """Begin an epoch: count and time what follows as its own."""
         runtime = self._opened.runtime
-        self._open, self._signal, self._due = number, 0, False
+        self._open = number
         self._of_epoch = contextlib.ExitStack()
         self._of_epoch.enter_context(runtime.traffic.during("train", number))
         self._of_epoch.enter_context(runtime.phases("other"))
@@ -316,75 +332,44 @@ class Run:
     def _leave(self, early: bool = False) -> None:
         """End an epoch: a checkpoint, if it is due; ``early``: the loop was left in it."""
         comm, number, self._open = self._comm, self._open, None
-        assert number is not None
-        assert self._write is not None
         self._of_epoch.close()
         if not early:
             self._moves.ranks.every.together("the next epoch of a run")
-        logged = self.epoch == number
-        if early and not logged:  # then it ends with the epoch before
-            number = self.epoch
         with agreed(comm):
-            if not (logged or early):
+            if self.epoch != number and not early:
                 raise UserError(f"rank {comm.rank} did not call run.log in epoch {number}", LOOP)
-        if not number:
+        if not self.epoch:
             return  # which is an error, and told at the end
         last = early or number == self._count
-        if last or self._signal or self._samples.due(number):
-            self._sample()
-        if not (last or self._signal or self._due):
-            return
-        path = self._save()
-        if self._signal and not last:
-            end = {"epoch": number, "signal": self._signal, "checkpoint": path.name}
-            self._write("stop", **end, samples=self._samples.taken)
+        self._ledger.sample(last)
+        if self._ledger.leave(last):
             if comm.rank == 0:
-                line = f"stopped as asked after epoch {number}; the same command goes on"
+                line = f"stopped as asked after epoch {self.epoch}; the same command goes on"
                 print(line, file=sys.stderr)
             raise Stopped.on(comm)
-
-    def _sample(self) -> None:
-        if self._sampled < self.epoch:
-            self._samples.take(self.epoch)
-            self._sampled = self.epoch
-
-    def _save(self) -> Path:
-        runtime, write, comm = self._opened.runtime, self._write, self._comm
-        assert write is not None
-        with runtime.phases.as_one("checkpoint"), runtime.traffic.during("checkpoint"):
-            moved = from_root(comm, write.restore)
-            facts = {"best": {"epoch": self._best.epoch, "value": self._best.value}}
-            path = self._kept.save(self.folder, self._best_weights, facts, self._history)
-        check_there(comm, moved, self.folder, path)
-        self._saved = time.perf_counter()
-        return path
 
     def _finish(self) -> None:
         """End the run: weights, and the last record."""
         if self._open is not None:
             self._leave(early=True)
-        comm, write = self._comm, self._write
+        comm, ledger = self._comm, self._ledger
         with agreed(comm):
-            if write is None or not self._epochs:
+            if not ledger.epochs or self._shown is None:
                 raise UserError(f"the run in {self.folder} has no epoch: run.log wrote none", LOOP)
-        assert write is not None
-        if self._asked.metric and not self._best.epoch and comm.rank == 0:
-            print(f"warning: no epoch was logged with val_{self._metric}", file=sys.stderr)
+        if self._asked.metric and not ledger.best.epoch and comm.rank == 0:
+            print(f"warning: no epoch was logged with val_{ledger.best.metric}", file=sys.stderr)
         from_root(comm, self._write_weights)
         predicted = self._moves.predicted("train")
-        counted = self._opened.runtime, self._count, self._epochs, self._before, self._best
-        end = counted_record(*counted, predicted, {})
-        write("end", **end, samples=self._samples.taken)
-        with contextlib.suppress(UserError):  # it is complete, wherever it is
-            write.restore()
+        counted = self._opened.runtime, self._count, ledger.epochs, ledger.before, ledger.best
+        ledger.end(counted_record(*counted, predicted, {}))
 
     def _write_weights(self) -> None:
-        write_weights(self.folder / LAST, self._kept.weights())
-        if self._best_weights is not None:
-            write_weights(self.folder / BEST, self._best_weights)
+        write_weights(self.folder / LAST, self._keeps.weights())
+        if self._keeps.best is not None:
+            write_weights(self.folder / BEST, self._keeps.best)
 
 
-def _table(opened: Opened, asked: Asked) -> dict[str, object]:
+def _table(opened: Opened, asked: RunRequest) -> dict[str, object]:
     """The configuration of a record: keys that are obeyed, and the settings of the script."""
     table, train = table_of(opened.config), opened.config.train
     try:
@@ -396,8 +381,8 @@ def _table(opened: Opened, asked: Asked) -> dict[str, object]:
     return plain({
         **{name: table[name] for name in SECTIONS},
         "train": {
-            "seed": train.seed, "split": train.split, "checkpoint_every": asked.checkpoint_every,
-            "checkpoint_minutes": asked.checkpoint_minutes,
+            "seed": train.seed, "split": train.split, "checkpoint_every": asked.rules.epochs,
+            "checkpoint_minutes": asked.rules.minutes,
         },
         "script": settings,
     })  # fmt: skip
@@ -419,7 +404,7 @@ def _values(
     """Loss and metrics as the record has them."""
     found: dict[str, float | None] = {}
     for name, value in metrics.items():
-        if not is_metric(name):
+        if not METRIC.fullmatch(name):
             raise UserError(
                 f"run.log: {name!r} is no name of a metric",
                 "names are of a mask and a metric, such as val_accuracy, val_loss, train_mae",

@@ -12,12 +12,12 @@ import numpy as np
 import torch
 
 from gcnmpi.mpi.comm import agreed
-from gcnmpi.run.opening import Opened
 from gcnmpi.run.samples.reading import ScaledSteps
 from gcnmpi.run.samples.scales import Scales
 from gcnmpi.run.samples.step import shuffled
 from gcnmpi.torch.memory import on_host
 from gcnmpi.torch.ranks import OfThisProcess, Ranks
+from gcnmpi.torch.state import GraphState
 from partition.errors import UserError
 from partition.graph.graph import MASKS
 from partition.graph.samples import SampleSet, read_samples
@@ -132,13 +132,8 @@ class Samples(OfThisProcess):
         return self._ranks.placed(of_none)[:, None][:, :0]
 
 
-class OfSamples:
-    """A graph with ``samples``: it has what was opened, and the numbers of its rows."""
-
-    _opened: Opened
-    _ranks: Ranks
-    _seed: int
-    ids: torch.Tensor
+class OfSamples(GraphState):
+    """A graph with ``samples``."""
 
     @property
     def group(self) -> int:

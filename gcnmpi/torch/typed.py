@@ -6,7 +6,7 @@ own, then those of the halo, likewise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from itertools import accumulate
 from typing import overload
@@ -15,14 +15,13 @@ import numpy as np
 import torch
 
 from gcnmpi.halo.plan import Plan, plan_of
-from gcnmpi.schemes.p2p import Laid
-from gcnmpi.torch.eager import eager
+from gcnmpi.torch.functions import eager
 from gcnmpi.torch.memory import on_host
-from gcnmpi.torch.moves import Moves, RowMoves
-from gcnmpi.torch.ranks import OfThisProcess, Ranks
+from gcnmpi.torch.moves import RowMoves
+from gcnmpi.torch.ranks import OfThisProcess
+from gcnmpi.torch.state import GraphState
 from partition.errors import UserError
 from partition.graph.relations import Relation, place_of
-from partition.graph.store import StoredGraph
 
 Rows = Mapping[str, torch.Tensor]
 """Rows of each type."""
@@ -99,21 +98,8 @@ class OfRelation(OfThisProcess):
         return self._g._places[pairs[:, kinds == self._number]]
 
 
-class OfTypes:
-    """A graph with types: it has what was opened, its rows of M, and what moves rows."""
-
-    _laid: Laid
-    _moves: Moves
-    _ranks: Ranks
-    _stored: StoredGraph
-    _typed_arcs: Callable[[], tuple[torch.Tensor, torch.Tensor]]
-    ids: torch.Tensor
-    halo_ids: torch.Tensor
-    x: torch.Tensor | None
-    y: torch.Tensor | None
-    train_mask: torch.Tensor | None
-    val_mask: torch.Tensor | None
-    test_mask: torch.Tensor | None
+class OfTypes(GraphState):
+    """A graph with types of vertices and relations."""
 
     @overload
     def __getitem__(self, key: str) -> OfType: ...
@@ -140,12 +126,6 @@ class OfTypes:
         if not self._stored.manifest.relations:
             raise ValueError("the graph has no relations")
         return self._typed_arcs()
-
-    @property
-    def masks(self) -> Mapping[str, torch.Tensor]:
-        """The masks that there are: "train", "val", "test"."""
-        named = {"train": self.train_mask, "val": self.val_mask, "test": self.test_mask}
-        return {name: mask for name, mask in named.items() if mask is not None}
 
     @property
     def x_dict(self) -> dict[str, torch.Tensor]:

@@ -192,7 +192,7 @@ def test_the_last_epoch_is_kept(mpirun, succeed, runs, graph, tmp_path, how, cod
     """Also where there is no time to end the one that is on its way."""
     *_, variant = VARIANTS
     words = train(graph, tmp_path, NEVER, *VARIANTS[variant])
-    mpirun(3, "broken.py", how, 0, "gcnmpi.run.trainer.maxima@4", *words, code=code)
+    mpirun(3, "broken.py", how, 0, "gcnmpi.run.ledger.maxima@4", *words, code=code)
     assert kept(tmp_path)[0] == f"epoch-{epoch:06d}"
     succeed(3, words)
     assert curve(tmp_path) == curve(runs / f"{variant} full")
@@ -238,7 +238,7 @@ def test_a_run_shares_nothing_and_ends_with_its_launcher(
 
 # The end of which rank, at which of its calls; of a full disk, the checkpoints that there are.
 ENDS = {
-    "in an epoch": ("SIGKILL", 1, "gcnmpi.run.trainer.maxima@8", None),
+    "in an epoch": ("SIGKILL", 1, "gcnmpi.run.ledger.maxima@8", None),
     "before its name": ("SIGKILL", 0, "pathlib:Path.replace@10", None),
     "features": ("full", 2, "os.fsync@5", ["epoch-000005"]),
     "start of the record": ("full", 0, "os.write@1", []),

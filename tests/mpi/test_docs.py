@@ -36,7 +36,7 @@ from words import line
 from gcnmpi.cli.main import cli as trainer
 from gcnmpi.options.config import load_config
 from gcnmpi.options.model import NETWORKS
-from gcnmpi.run.fields import FIELDS, names_of
+from gcnmpi.run.record import PHASES, field_tables
 from partition import PYTHON
 from partition.cli.main import cli as partitioner
 from partition.graph.samples import write_samples
@@ -167,12 +167,12 @@ def test_commands_and_snippets_run(page, beside, shell):
 
 def fields_are_described(folder: Path) -> None:
     """Every field of every record that a run of the page wrote is in the table of fields."""
-    known = {name for fields in FIELDS.values() for name in names_of(fields)}
+    known = {name for fields in field_tables().values() for name in fields}
     for record in folder.glob("runs/*/run.jsonl"):
         for written in record.read_text().splitlines():
             fields = json.loads(written)
             assert fields.keys() <= known, fields["event"]
-    assert set(fields["phases"]) <= set(names_of(FIELDS["phases"]))
+    assert fields["phases"].keys() <= PHASES.keys()
 
 
 def test_examples_of_kernel_network_and_scheme_work(mpirun, tmp_path):

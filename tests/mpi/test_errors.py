@@ -257,7 +257,7 @@ ALONE = [
 @pytest.mark.parametrize(("how", "code", "says"), ALONE)
 def test_a_rank_that_fails_alone_takes_the_job_down(mpirun, folder, tmp_path, how, code, says):
     words = words_of(f"train --quiet {GOOD} --out {tmp_path} --set train.epochs=1000000", folder)
-    done = mpirun(3, "broken.py", how, 1, "gcnmpi.run.trainer.maxima@8", *words, code=code)
+    done = mpirun(3, "broken.py", how, 1, "gcnmpi.run.ledger.maxima@8", *words, code=code)
     assert done.returncode != 0
     assert all(words in done.stderr for words in says), done.stderr
     assert "rank 0 failed" not in done.stderr

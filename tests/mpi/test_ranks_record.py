@@ -51,29 +51,29 @@ def test_who_sends_how_much_to_whom_and_phases_are_those_of_the_run(runs, name):
     assert (pairs is None) == (name == "grid")
     if pairs is not None:
         # Rows that do not travel in messages are read by those who need them.
-        shared = np.array(record.end["shared_bytes"]) / record.end["epochs_run"]
+        shared = np.array(record.end.shared_bytes) / record.end.epochs_run
         np.testing.assert_array_equal(pairs.sum(axis=0), found.received + shared)
         assert name == "attention" or pairs.sum(axis=1).tolist() == found.sent.tolist()
         assert not pairs.diagonal().any()
-    assert [(s["after"], s["epoch"]) for s in record.samples] == [(i, i + 1) for i in range(6)]
-    for phase, seconds in record.end["rank_phases"].items():
-        summary = record.end["phases"][phase]
+    assert [(s.after, s.epoch) for s in record.phase_samples] == [(i, i + 1) for i in range(6)]
+    for phase, seconds in record.end.rank_phases.items():
+        summary = record.end.phases[phase]
         found = summary["min"], summary["max"]
         assert (min(seconds), max(seconds)) == pytest.approx(found, rel=1e-4)
         # A phase is entered before the first epoch and after the last one too: not all is sampled.
         if phase in EPOCH_PHASES and max(seconds):
-            sampled = sum(np.array(s["seconds"].get(phase, [0] * RANKS)) for s in record.samples)
+            sampled = sum(np.array(s.seconds.get(phase, [0] * RANKS)) for s in record.phase_samples)
             assert (sampled <= np.array(seconds) * 1.02 + 1e-6).all()
-    assert all({"spmm", "gemm", "loss", "update"} <= set(s["seconds"]) for s in record.samples)
-    assert set(record.end["rank_phases"]) <= {*EPOCH_PHASES, "load"}
+    assert all({"spmm", "gemm", "loss", "update"} <= set(s.seconds) for s in record.phase_samples)
+    assert set(record.end.rank_phases) <= {*EPOCH_PHASES, "load"}
 
 
 def test_ranks_pages_and_logs_agree_with_partitions_and_runs(runs, tmp_path):
     metrics = read_partition(runs / "g.graph", f"gp-{RANKS}", parts=False).metrics["in"]
-    ranks = read_run(runs / "folds").ranks
-    assert (ranks["rows"], ranks["entries"]) == (metrics.rows, metrics.nnz)
-    assert [sum(rows) for rows in ranks["peer_rows"]] == metrics.send_rows
-    assert [len(peers) for peers in ranks["peers"]] == metrics.send_messages
+    ranks = read_run(runs / "folds").start.of_ranks
+    assert (ranks.rows, ranks.entries) == (metrics.rows, metrics.nnz)
+    assert [sum(rows) for rows in ranks.peer_rows] == metrics.send_rows
+    assert [len(peers) for peers in ranks.peers] == metrics.send_messages
     found = [facts_of(name, name, read_run(runs / name)) for name in CASES]
     write_report(tmp_path / "page.html", found)
     assert "NOT equal" not in (tmp_path / "page.html").read_text()
@@ -82,4 +82,4 @@ def test_ranks_pages_and_logs_agree_with_partitions_and_runs(runs, tmp_path):
     record = read_run(runs / "again")
     assert [int(row["epoch"]) for row in rows] == list(range(1, 10))
     assert [float(row["loss"]) for row in rows] == [epoch["loss"] for epoch in record.epochs]
-    assert [s["epoch"] for s in record.samples] == list(range(1, 10))
+    assert [s.epoch for s in record.phase_samples] == list(range(1, 10))

@@ -21,7 +21,7 @@ STOP, OPENING, HERE = "SIGSTOP", "gcnmpi.run.training.open_problem", "in error: 
 CASES = {
     "before MPI starts": (STOP, "gcnmpi.mpi.process.within", (HERE, "in start")),
     "loading": (STOP, OPENING, ("error: rank 0 on", "in gcnmpi.")),
-    "in an epoch": (STOP, "gcnmpi.run.trainer.maxima", ("in gcnmpi.mpi.comm.maxima:",)),
+    "in an epoch": (STOP, "gcnmpi.run.ledger.maxima", ("in gcnmpi.mpi.comm.maxima:",)),
     "in MPI's end": (STOP, "gcnmpi.mpi.process.finalize", (HERE, "in finish")),
     "leaving": (STOP, "sys.exit", ()),  # when nobody waits for it but the launcher
     "asked to end": ("SIGTERM", OPENING, ()),

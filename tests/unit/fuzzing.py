@@ -264,9 +264,9 @@ def _of_checkpoint(out: Path) -> dict[str, bytes]:
         "steps": 2, "graph_id": "0", "data_id": "", "direction": "in", "widths": [2, 2],
         "config": {"train": {"epochs": 2}}, "best": {"epoch": 0, "value": None},
     }  # fmt: skip
-    history = checkpoint_files.History([Epoch(k, 0.5, {}, 0.1) for k in (1, 2)])
+    epochs = [Epoch(k, 0.5, {}, 0.1) for k in (1, 2)]
     state = {"weights/convs.0.lin.weight": np.ones((2, 2))}
-    path = checkpoint_files.finish(folder, state, facts, history=history)
+    path = checkpoint_files.finish(folder, state, facts, epochs=epochs)
     return {file.name: file.read_bytes() for file in path.iterdir()}
 
 

@@ -18,8 +18,8 @@ from gcnmpi.mpi import watch
 from gcnmpi.mpi.launch import check_together
 from gcnmpi.mpi.watch import NOTICES, STOP_SIGNALS, stop_requests, watchdog
 from gcnmpi.run import checkpoint_files as files
-from gcnmpi.run.record import Epoch, continued_record, new_folder, new_record, read_run, to_epoch
-from gcnmpi.run.writer import Writer
+from gcnmpi.run.record import Epoch, Resume, Start, read_run
+from gcnmpi.run.writer import Writer, continued_record, new_folder, new_record
 
 WEIGHT = np.arange(6.0).reshape(2, 3)
 FACTS = {
@@ -34,12 +34,11 @@ def epochs(count, loss=1.0):
     return [Epoch(k, loss / k, value, 0.5) for k, value in enumerate(values, 1)]
 
 
-def write(out, count, history=None):
+def write(out, count):
     temporary = out / files.FOLDER / f".{files.name_of(count)}.tmp"
     files.make_folder(temporary)
     state = {"weights/convs.0.lin.weight": WEIGHT * count}
-    history = history or files.History(epochs(count))
-    return files.finish(temporary, state, FACTS | {"epoch": count}, history=history)
+    return files.finish(temporary, state, FACTS | {"epoch": count}, epochs=epochs(count))
 
 
 def changed(path, **facts):
@@ -137,25 +136,12 @@ def test_a_manifest_with_malformed_fields_is_damaged(tmp_path):
         refuses(says, files.read_manifest, path, error=files.DamagedError)
 
 
-@pytest.mark.parametrize("links", [True, False])
-def test_checkpoints_append_to_the_epochs_of_the_one_before_the_last(tmp_path, monkeypatch, links):
-    if not links:
-        monkeypatch.setattr("os.link", raising(OSError(95, "Operation not supported")))
-    ran = epochs(4)
-    history, inodes = files.History(ran), []
-    for count in range(4, 12):
-        ran[:] = epochs(count)
-        path = write(tmp_path, count, history)
-        inodes.append((path / "epochs.jsonl").stat().st_ino)
-        for kept in files.stored(path.parent):
-            assert read(kept)[0] == epochs(files.place_of(kept)[0])
-    assert (inodes[2:] == inodes[:2] * 3) is links
-    # Whatever somebody does to those files: a checkpoint is whole when it has been written.
-    for damage in (lambda path: path.unlink(), lambda path: path.write_bytes(b"{")):
-        for kept in files.stored(tmp_path / files.FOLDER):
-            damage(kept / "epochs.jsonl")
-        ran[:] = epochs(len(ran) + 1)
-        assert read(write(tmp_path, len(ran), history))[0] == ran
+def test_a_file_of_epochs_to_which_later_checkpoints_have_appended_is_read(tmp_path):
+    """As the first versions did, by a link from the checkpoint after the next."""
+    path = write(tmp_path, 2)
+    with open(path / "epochs.jsonl", "ab") as file:
+        file.write(b'{"epoch": 3')
+    assert read(path)[0] == epochs(2)
 
 
 def test_checkpoints_that_cannot_be_read_are_not_taken_for_none(tmp_path, monkeypatch):
@@ -182,23 +168,19 @@ def test_checkpoints_that_cannot_be_read_are_not_taken_for_none(tmp_path, monkey
 # Records.
 
 
-def record(path, *events):
+def record(path, *lines):
     add = Writer(path)
-    for event, values in events:
-        add(event, **values)
+    for line in lines:
+        add(line)
     add.close()
     add.check()
 
 
-def read_epochs(path):
-    return [to_epoch(one) for one in read_run(path).epochs]
-
-
 def test_records_of_all_earlier_runs_are_kept_and_told_of(tmp_path, capsys):
-    for number in range(4):
-        record(new_record(tmp_path), ("start", {"ranks": number}))
+    for number in range(1, 5):
+        record(new_record(tmp_path), Start(ranks=number))
     names = ["run.previous-2.jsonl", "run.previous-3.jsonl", "run.previous.jsonl", "run.jsonl"]
-    assert [read_run(tmp_path / name).start["ranks"] for name in names] == [0, 1, 2, 3]
+    assert [read_run(tmp_path / name).start.ranks for name in names] == [1, 2, 3, 4]
     assert capsys.readouterr().err.count("is now run.previous.jsonl") == 3
 
 
@@ -206,17 +188,16 @@ def test_records_of_all_earlier_runs_are_kept_and_told_of(tmp_path, capsys):
 def test_epochs_that_a_record_lacks_come_from_the_checkpoint(tmp_path, there):
     path = tmp_path / "run.jsonl"
     if there == "another run":
-        others = (("epoch", one.record()) for one in epochs(9, loss=9.0))
-        record(path, ("start", {"ranks": 4}), *others)
+        record(path, Start(ranks=4), *epochs(9, loss=9.0))
     elif there is not None:
         path.write_text(there)
     sizes = []
     for _ in range(2):
-        continued_record(tmp_path, {"ranks": 2}, epochs(4))
+        continued_record(tmp_path, Start(ranks=2), epochs(4))
         sizes.append(path.stat().st_size)
     assert len({*sizes}) == 1
-    record(path, ("resume", {"ranks": 2, "epoch": 4}))
-    assert read_epochs(tmp_path) == epochs(4)
+    record(path, Resume(ranks=2, epoch=4))
+    assert read_run(tmp_path).epochs == epochs(4)
 
 
 MALFORMED = [
@@ -235,24 +216,53 @@ def test_malformed_fields_of_a_record_are_one_line(tmp_path, line):
     (tmp_path / "run.jsonl").write_text('{"event": "start"}\n' + line + '\n{"event": "x"}\n')
     caught = str(refuses(r"run.jsonl is damaged: ", read_run, tmp_path))
     assert not {"\n", "\x1b"} & {*caught}
-    continued_record(tmp_path, {"ranks": 1}, epochs(2))
-    assert read_epochs(tmp_path) == epochs(2)
+    continued_record(tmp_path, Start(ranks=1), epochs(2))
+    assert read_run(tmp_path).epochs == epochs(2)
     assert (tmp_path / "run.previous.jsonl").exists()
+
+
+EARLIER = [
+    '{"event": "start", "graph": "g", "ranks": 2, "config": {"train": {"epochs": 9}}, "new": [1]}',
+    '{"event": "epoch", "epoch": 1, "loss": 3, "val_hits@20": 0.5, "seconds": 1}',
+    '{"event": "epoch", "epoch": 2, "loss": 2.5, "seconds": 1.0, "time": 7.5, "colour": "red"}',
+    '{"event": "note", "text": "another"}', '{"event": "resume", "epoch": 1, "ranks": 3}',
+    '{"event": "epoch", "epoch": 2, "loss": 2.0, "seconds": 1.0}',
+    '{"event": "end", "bytes_sent": [1, 2, 3], "best_epoch": 1, "best_val_hits@20": 0.5}',
+]  # fmt: skip
+
+
+def test_records_of_other_versions_are_read_and_continued(tmp_path):
+    (tmp_path / "run.jsonl").write_text("\n".join(EARLIER))
+    for _ in range(2):
+        run = read_run(tmp_path)
+        assert (run.start.ranks, run.start.graph, run.start.wanted_epochs) == (3, "g", 9)
+        assert (run.start.metric, run.start.of_ranks.rows, run.resumes) == ("accuracy", None, 1)
+        assert [(one.loss, one.of("val", "hits@20")) for one in run.epochs] == [
+            (3, 0.5),
+            (2.0, None),
+        ]
+        assert (run.best, run.end.best) == (run.epochs[0], {"best_val_hits@20": 0.5})
+        as_json = run.end["bytes_sent"], run.epochs[1]["loss"], dict(run.start)["event"]
+        assert as_json == ([1, 2, 3], 2.0, "start")
+        continued_record(tmp_path, Start(ranks=5), run.epochs)
+    assert [json.loads(line) for line in EARLIER][:3] == [
+        json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()
+    ][:3]  # fmt: skip
 
 
 def test_a_full_disk_leaves_whole_records_and_one_error(tmp_path):
     path = new_record(tmp_path)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     write = Writer(path, "make room")
-    write("start", ranks=2)
+    write(Start(ranks=2))
     size = path.stat().st_size
     resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, hard))  # as SIGXFSZ is ignored, EFBIG
     try:
-        write("epoch", epoch=1, loss=0.5, seconds=0.25)
+        write(Epoch(1, 0.5, {}, 0.25))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert write.failed
-    write("epoch", epoch=2, loss=0.25, seconds=0.25)
+    write(Epoch(2, 0.25, {}, 0.25))
     write.close()
     caught = refuses(r"cannot write .*run.jsonl: File too large", write.check)
     assert caught.hint == "make room"
@@ -264,7 +274,7 @@ def test_a_full_disk_leaves_whole_records_and_one_error(tmp_path):
 def test_a_record_that_is_lost_is_written_again(tmp_path, capsys, change):
     (folder := tmp_path / "run").mkdir()
     write = Writer(path := new_record(folder))
-    write("start", ranks=2)
+    write(Start(ranks=2))
     if change in ("unlinked", "replaced"):
         path.unlink()
     if change == "replaced":
@@ -277,10 +287,10 @@ def test_a_record_that_is_lost_is_written_again(tmp_path, capsys, change):
         assert os.listdir(folder) == []
         return
     assert write.restore() is (change == "renamed")
-    write("epoch", epoch=1, loss=0.5, seconds=0.25)
+    write(Epoch(1, 0.5, {}, 0.25))
     write.close()
     run, kept = read_run(folder), folder / "run.previous.jsonl"
-    assert (run.start["ranks"], len(run.epochs)) == (2, 1)
+    assert (run.start.ranks, len(run.epochs)) == (2, 1)
     said = capsys.readouterr().err
     assert (f"{path} was renamed, removed or replaced" in said) is (change != "none")
     assert (kept.read_text() if kept.exists() else "") == ("{}\n" if change == "replaced" else "")

@@ -23,7 +23,7 @@ import pytest
 
 from gcnmpi.options.config import keys
 from gcnmpi.options.kernel import KERNELS
-from gcnmpi.run.fields import FIELDS, names_of
+from gcnmpi.run.record import field_tables
 from partition.registry import Registry
 
 ROOT = Path(__file__).parents[2]
@@ -220,7 +220,7 @@ def test_tables_are_generated_from_the_registries():
     assert [(name, default) for name, default, _ in rows] == [
         (name, json.dumps(default)) for name, default, _ in keys()
     ]
-    every = [name for fields in FIELDS.values() for name in names_of(fields)]
+    every = [name for fields in field_tables().values() for name in fields]
     assert re.findall(r"`(\w+)`[,| ]", site.record()) == every
     helped = site.commands()
     for command in ("gcn-partition import", "gcnmpi train", "gcnmpi submit"):

@@ -12,7 +12,7 @@ from refusals import refuses
 from gcnmpi.options.config import from_table
 from gcnmpi.options.requests import LOGS, parse_logs
 from gcnmpi.report.progress import Progress, shown_metrics
-from gcnmpi.run.record import Epoch
+from gcnmpi.run.record import Epoch, Resume, Start
 from gcnmpi.run.run_record import Recorder
 
 
@@ -58,7 +58,7 @@ def test_the_metric_that_chooses_is_shown_and_no_other(capsys):
 
 def line(number, **metrics):
     values = {"val_accuracy": 0.1 * number, "test_accuracy": None} | metrics
-    return {**Epoch(number, 1 / number, values, 0.5).record(), "time": 100.0 + number}
+    return Epoch(number, 1 / number, values, 0.5, time=100.0 + number)
 
 
 def scalars(folder):
@@ -78,11 +78,14 @@ def scalars(folder):
 def test_a_run_that_goes_on_has_every_epoch_once(tmp_path):
     pytest.importorskip("tensorboardX")
     # From a checkpoint after the second epoch, then after the third.
-    for until, event, logs in ((0, "start", ["csv"]), *((k, "resume", LOGS) for k in (2, 3))):
+    for until, first, logs in (
+        (0, Start(), ["csv"]),
+        *((k, Resume(epoch=k), LOGS) for k in (2, 3)),
+    ):
         write = Recorder(str(tmp_path / "run.jsonl"), tuple(logs), until)
-        write(event, epoch=until)
+        write(first)
         for number in range(until + 1, 6):
-            write("epoch", **line(number, **({"val_accuracy": until} if until else {})))
+            write(line(number, **({"val_accuracy": until} if until else {})))
         write.close()
         write.check()
     rows = list(csv.DictReader((tmp_path / "epochs.csv").open()))

@@ -17,8 +17,8 @@ from refusals import raising, refuses
 
 from gcnmpi.options.requests import WEIGHTS, check_distinct, check_suffix
 from gcnmpi.run import results
-from gcnmpi.run.record import make_folder
 from gcnmpi.run.results import Results, write_csv, write_npz, write_parquet
+from gcnmpi.run.writer import make_folder
 from partition import PYTHON, locks, records
 from partition.errors import UserError, shown
 from partition.locks import Holder, folder_lock, holder_is_dead, holders

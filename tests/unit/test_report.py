@@ -111,7 +111,7 @@ def test_a_folder_stands_for_all_runs_below_it(tmp_path, capsys):
     assert [line["run"][-6:] for line in lines][-2:] == ["/a/one", "before"]
     assert {line["loss"] for line in lines} == {"1.5"}
     assert "dead: the run did not finish" in err
-    assert "bad is damaged: bytes_sent is ['many'], not one number a rank" in err
+    assert "bad/run.jsonl is damaged: bytes_sent[0]: " in err
     (tmp_path / "empty").mkdir()
     for nothing in ("empty", "a/dead", "a/bad"):
         refuses(".", print_runs, [tmp_path / nothing])
@@ -138,14 +138,14 @@ def test_errors_by_lead_are_printed(tmp_path, capsys):
 
 
 DAMAGED = [
-    ({"end": {"leads": {"test": {"mae": 3}}}}, "leads has 3, not one number a lead"),
-    ({"end": {"leads": {"test": 3}}}, "leads is"),
-    ({"end": {"seconds_per_epoch": "fast"}}, "seconds_per_epoch is 'fast'"),
-    ({"end": {"messages_sent": [1, [2]]}}, "messages_sent is [1, [2]], not one number a rank"),
+    ({"end": {"leads": {"test": {"mae": 3}}}}, "leads[...][...]"),
+    ({"end": {"leads": {"test": 3}}}, "leads[...]"),
+    ({"end": {"seconds_per_epoch": "fast"}}, "seconds_per_epoch: Expected"),
+    ({"end": {"messages_sent": [1, [2]]}}, "messages_sent[1]: "),
     ({"end": {"bytes_sent": [10**400]}}, "too large"),
-    ({"epoch": {"loss": True}}, "no epoch"),
-    ({"epoch": {"val_accuracy": {}}}, "no metrics"),
-    ({"config": {}}, "its record has no 'dtype'"),
+    ({"epoch": {"loss": True}}, "loss: "),
+    ({"epoch": {"val_accuracy": {}}}, "metrics[...]: "),
+    ({"config": {"task": []}}, "task"),
 ]
 
 

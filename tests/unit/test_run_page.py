@@ -11,8 +11,8 @@ from gcnmpi.report.page import DETAILED, report_figures, write_report
 from gcnmpi.report.run_curves import APART
 from gcnmpi.report.run_facts import facts_of
 from gcnmpi.report.table import print_runs
-from gcnmpi.run.ranks_record import sampled_every
 from gcnmpi.run.record import read_run
+from gcnmpi.run.run_record import sampled_every
 
 
 def make_run(folder, epochs=40, ranks=4, seed=0, **start):
@@ -79,7 +79,7 @@ def make_run(folder, epochs=40, ranks=4, seed=0, **start):
         "bytes_received": (received * epochs).tolist(),
         "messages_sent": [len(near) * epochs for near in peers],
         "messages_predicted": [len(near) * epochs for near in peers],
-        "hidden": 0.83, "rounding": [],
+        "hidden": [0.83] * ranks, "rounding": [],
         "peak_memory_bytes": random.integers(380_000_000, 470_000_000, ranks).tolist(),
         "phases": {}, "rank_phases": each, "samples": samples,
     })  # fmt: skip

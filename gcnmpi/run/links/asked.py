@@ -14,9 +14,8 @@ from gcnmpi.options.task import LinkOptions
 from gcnmpi.run.inference import SCORES, Computed, Inference, compute
 from gcnmpi.run.links.partners import NOBODY, best_partners
 from gcnmpi.run.links.scoring import Decoder, of_decoder
-from gcnmpi.run.results import write_table
+from gcnmpi.run.results import Rows, check_writable, deliver, on_root, write_table
 from gcnmpi.run.vertices import called, picked_vertices
-from gcnmpi.run.writing import Rows, check_writable, deliver, on_root
 from partition.errors import UserError, unknown_name
 from partition.graph.graph import MASKS
 from partition.graph.relations import number_relations

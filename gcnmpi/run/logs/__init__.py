@@ -7,18 +7,19 @@ once, and then appended to.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:  # commands that do not train need no record
+    from gcnmpi.run.record import Epoch
 
 
 class Log(Protocol):
     """Made by ``Log(folder, before)`` from the folder of a run and the epochs that it has.
 
-    Epochs are as the record has them, "epoch", "loss", "seconds", "time" and metrics. A file that
-    cannot be written is an OSError.
+    A file that cannot be written is an OSError.
     """
 
-    def add(self, epoch: Mapping[str, object]) -> None:
+    def add(self, epoch: Epoch) -> None:
         """Append an epoch to the files."""
 
     def close(self) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.summary import scalar
+
+from gcnmpi.run.record import Epoch
 
 FOLDER = "tensorboard"
 FLUSH_SECONDS = 2.0
@@ -20,7 +22,7 @@ class EventLog:
     The library's own queue and thread are not used: what cannot be written has to be an error here.
     """
 
-    def __init__(self, folder: Path, before: Sequence[Mapping[str, object]]) -> None:
+    def __init__(self, folder: Path, before: Sequence[Epoch]) -> None:
         place = folder / FOLDER
         place.mkdir(exist_ok=True)
         for old in place.glob("events.out.tfevents.*"):
@@ -32,11 +34,11 @@ class EventLog:
         for epoch in before:
             self.add(epoch)
 
-    def add(self, epoch: Mapping[str, object]) -> None:
+    def add(self, epoch: Epoch) -> None:
         """Write the scalars of an epoch; they reach the file every other second."""
-        for name, value in epoch.items():
-            if name not in ("event", "epoch", "time") and value is not None:
-                event = Event(wall_time=epoch.get("time", 0.0), step=epoch["epoch"])
+        for name, value in epoch.record().items():
+            if name not in ("epoch", "time") and value is not None:
+                event = Event(wall_time=epoch.time or 0.0, step=epoch.epoch)
                 event.summary.CopyFrom(scalar(_tag(name), value))
                 self._writer.write_event(event)
         if time.monotonic() - self._flushed > FLUSH_SECONDS:

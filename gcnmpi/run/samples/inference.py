@@ -13,9 +13,9 @@ from gcnmpi.mpi.comm import Comm, agreed, from_root, slice_of, told_to
 from gcnmpi.options.requests import InferRequest
 from gcnmpi.run.inference import Inference, prepared
 from gcnmpi.run.problem import make_model
+from gcnmpi.run.results import check_writable
 from gcnmpi.run.samples.reading import SampleReader
 from gcnmpi.run.samples.step import Ahead, Setup, put_frames, static_features
-from gcnmpi.run.writing import check_writable
 from partition.errors import UserError, unknown_name
 from partition.graph.graph import MASKS
 from partition.records import atomic_file

@@ -14,7 +14,7 @@ import click
 
 from gcnmpi.cli.main import cli
 from gcnmpi.mpi.process import run
-from gcnmpi.run import claims, room
+from gcnmpi.run import claims, memory_check
 from partition.errors import UserError
 
 
@@ -39,7 +39,7 @@ def of_case(comm, words: list) -> list[str | None]:
     if words[0] == "at once":
         way = mock.patch.object(claims, "PATIENCE", 0.1)
     elif words[0].endswith(" bytes"):
-        way = mock.patch.object(room, "free_bytes", return_value=int(words[0].split()[0]))
+        way = mock.patch.object(memory_check, "free_bytes", return_value=int(words[0].split()[0]))
     else:
         return comm.allgather(attempt(comm, words))
     with way:

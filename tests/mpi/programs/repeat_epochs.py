@@ -15,7 +15,7 @@ import numpy as np
 from gcnmpi.mpi.process import run
 from gcnmpi.nn.schedules import LearningRate
 from gcnmpi.options.config import load_config
-from gcnmpi.run.captured import obstacle
+from gcnmpi.run.cuda_graph import why_not
 from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.step import Step
@@ -33,7 +33,7 @@ def opened(comm, graph, settings, kernel="cupy"):
     own = [word for word in settings if kernel == "cupy" or not word.startswith("gpu.")]
     config = load_config(None, [f"kernel={kernel}", f"train.epochs={EPOCHS}", *own])
     problem = open_problem(comm, graph, None, config)
-    why = obstacle(problem.config, comm.size)
+    why = why_not(problem.config, comm.size)
     return problem, why and why.message
 
 

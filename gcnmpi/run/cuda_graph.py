@@ -16,7 +16,7 @@ from gcnmpi.options.train import batches_of
 from partition.errors import UserError
 
 
-def resolved_graph(comm: Comm, config: Config) -> tuple[Config, list[str]]:
+def resolve_cuda_graph(comm: Comm, config: Config) -> tuple[Config, list[str]]:
     """The configuration with ``gpu.graph`` either "yes" or "no", and why "auto" became "no".
 
     On all ranks a UserError if it is "yes" and there can be no graph.
@@ -25,7 +25,7 @@ def resolved_graph(comm: Comm, config: Config) -> tuple[Config, list[str]]:
     if wanted == "no":
         return config, []
     with agreed(comm):
-        why = obstacle(config, comm.size)
+        why = why_not(config, comm.size)
         if why is not None and wanted == "yes":
             hint = f"{why.hint}, or set gpu.graph=no"
             raise UserError(f"gpu.graph is 'yes', and {why.message}", hint)
@@ -34,7 +34,7 @@ def resolved_graph(comm: Comm, config: Config) -> tuple[Config, list[str]]:
     return dataclasses.replace(config, gpu=gpu), warnings
 
 
-def obstacle(config: Config, size: int) -> UserError | None:
+def why_not(config: Config, size: int) -> UserError | None:
     """Why an epoch cannot be a graph; None: it can."""
     scheme, task = config.scheme.name, config.task.name
     reasons = (

@@ -25,7 +25,7 @@ Needs = Callable[[Candidate, int], int]  # bytes of a rank, on so many ranks
 
 
 @dataclass(frozen=True)
-class Room:
+class NodeMemory:
     """The memory that the nodes have for the ranks of this run."""
 
     process: int  # bytes that a rank has already, before anything is loaded
@@ -43,24 +43,25 @@ def check_evaluation(
     force: bool,
     tell: Callable[[str], None],
 ) -> int:
-    """Say what one evaluation needs, and refuse it where a node has less: see :func:`check_room`.
+    """Say what one evaluation needs, and refuse it where a node has less.
 
-    The ends are the widths of features and logits; the output of ``layer``, from 1, is wanted.
+    As :func:`check_node_memory`. The ends are the widths of features and logits; the output of
+    ``layer``, from 1, is wanted.
     """
 
-    def setting_of(room: Room) -> tuple[Setting, Needs]:
-        machine = Machine(process_bytes=room.process)
+    def setting_of(node: NodeMemory) -> tuple[Setting, Needs]:
+        machine = Machine(process_bytes=node.process)
         auto = config
         if isinstance(config.scheme, GridOptions):
             auto = replace(config, scheme=replace(config.scheme, grid="auto"))
-        setting = Setting(source.stored, auto, machine, room.ranks_per_node, *ends, locality=False)
+        setting = Setting(source.stored, auto, machine, node.ranks_per_node, *ends, locality=False)
 
         def needs(candidate: Candidate, size: int) -> int:
             return evaluation_memory(setting.case(candidate, size, trains=False), layer)
 
         return setting, needs
 
-    return check_room(comm, "inference", source, config, setting_of, force, tell)
+    return check_node_memory(comm, "inference", source, config, setting_of, force, tell)
 
 
 def within_memory(comm: Comm, source: Source, config: Config, ends: tuple[int, int]) -> Config:
@@ -71,14 +72,14 @@ def within_memory(comm: Comm, source: Source, config: Config, ends: tuple[int, i
     """
     if Residences.told(config.train.memory) is not None:
         return config
-    room = _room(comm, config)
+    node = _node_memory(comm, config)
 
     def resolved() -> str:
         known = config.scheme.machine
         machine = read_machine(known)[0] if known else Machine()
         setting = Setting(
-            source.stored, config, replace(machine, process_bytes=room.process),
-            room.ranks_per_node, *ends, locality=False, limit=room.free + room.process,
+            source.stored, config, replace(machine, process_bytes=node.process),
+            node.ranks_per_node, *ends, locality=False, limit=node.free + node.process,
         )  # fmt: skip
         groups = config.train.groups
         candidate = Candidate(config.scheme, {}, 0, source.partition, groups=groups)
@@ -106,12 +107,12 @@ def check_scratch(config: Config) -> None:
         raise UserError(f"train.scratch: cannot write to {folder} on {host_name()}")
 
 
-def check_room(
+def check_node_memory(
     comm: Comm,
     what: str,
     source: Source,
     config: Config,
-    setting_of: Callable[[Room], tuple[Setting, Needs]],
+    setting_of: Callable[[NodeMemory], tuple[Setting, Needs]],
     force: bool,
     tell: Callable[[str], None],
 ) -> int:
@@ -138,26 +139,26 @@ def check_room(
     UserError
         On all ranks, with the number of ranks that would do.
     """
-    room = _room(comm, config)
+    node = _node_memory(comm, config)
 
     def check() -> int:
-        setting, needs = setting_of(room)
+        setting, needs = setting_of(node)
         needed = needs(Candidate(config.scheme, {}, 0, source.partition), comm.size)
         # Memory that the processes have already is not free any more.
-        enough = needed - room.process <= room.free
+        enough = needed - node.process <= node.free
         each = "" if comm.size == 1 else f" on each of {comm.size} ranks"
-        tell(f"memory: needs {needed / GIGA:.3g} GB{each}; {room.said}")
+        tell(f"memory: needs {needed / GIGA:.3g} GB{each}; {node.said}")
         if not enough and not force:
-            name, limit = config.scheme.name, room.free + room.process
+            name, limit = config.scheme.name, node.free + node.process
 
             def fits(candidate: Candidate, size: int) -> bool:
                 return needs(candidate, size) <= limit
 
             more = ranks_that_suffice(setting, name, comm.size, fits, estimate="always")
-            there = f"{room.ranks_per_node} on each node"
+            there = f"{node.ranks_per_node} on each node"
             hint = f"use {more} ranks, {there}" if more else "more ranks do not help"
             raise UserError(
-                f"{what} needs {needed / GIGA:.3g} GB{each}, and {room.said}",
+                f"{what} needs {needed / GIGA:.3g} GB{each}, and {node.said}",
                 f"{hint}, or --force to start nevertheless",
             )
         return needed
@@ -165,13 +166,13 @@ def check_room(
     return from_root(comm, check)
 
 
-def _room(comm: Comm, config: Config) -> Room:
+def _node_memory(comm: Comm, config: Config) -> NodeMemory:
     here, free, own = len(node_around(comm).cores), free_bytes(), allowed_bytes()
     nodes = comm.allgather((min(free / here, own), here, host_name(), free, own))
-    room, crowd, host, left, own = min(nodes)
+    each, crowd, host, left, own = min(nodes)
     resolve(config.kernel)  # what it imports belongs to the process
     process = int(maximum(comm, resident_bytes()))
     said = f"{host} has {left / GIGA:.3g} GB free" + (f" for {crowd} of them" if crowd > 1 else "")
     if own < left / crowd:
         said = f"the limits of a process on {host} (ulimit -v, -d) leave it {own / GIGA:.3g} GB"
-    return Room(process, crowd, room, said)
+    return NodeMemory(process, crowd, each, said)
