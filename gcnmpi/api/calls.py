@@ -15,7 +15,7 @@ from gcnmpi.api.graph import Graph
 from gcnmpi.api.record import Run
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.mpi.process import world
-from gcnmpi.options.config import known_keys
+from gcnmpi.options.config import keys
 from gcnmpi.options.requests import Request
 from gcnmpi.options.user_network import handed_over
 from gcnmpi.run.checkpoint import flat
@@ -90,7 +90,7 @@ def _plain(name: str, value: Any) -> Any:
 
 def _named(keywords: Mapping[str, object], others: bool) -> dict[str, object]:
     """Values by full names of keys; ``others`` may be among them, too."""
-    names = {name.replace(".", "_"): name for name in known_keys()}
+    names = {name.replace(".", "_"): name for name in keys()}
     for word, value in keywords.items():
         if word not in names and not others:
             raise _unknown_keyword(word, value, names)

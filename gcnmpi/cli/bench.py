@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gcnmpi.cli import common
-from gcnmpi.options.config import Config, known_keys
+from gcnmpi.options.config import Config, keys
 from gcnmpi.options.kernel import AUTO, KERNELS, must_be_best
 from partition.commands import (
     Assignments,
@@ -124,7 +124,7 @@ def spmm(
     "Also measure the configuration with this change; may be repeated.",
     metavar="KEY=VALUE",
     cls=Assignments,
-    keys=known_keys,
+    keys=keys,
 )
 @_rounds
 @_configured

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import click
 
-from gcnmpi.options.config import Config, known_keys, load_config
+from gcnmpi.options.config import Config, keys, load_config
 from gcnmpi.options.requests import Request
 from gcnmpi.options.settings import config_path
 from gcnmpi.run.weights_file import task_of
@@ -50,7 +50,7 @@ class Words:
         TOML file, or a name of 'gcnmpi config'; 'gcnmpi info' lists the keys.
     """
 
-    settings: Annotated[tuple[str, ...], {"cls": Assignments, "keys": known_keys}] = ()
+    settings: Annotated[tuple[str, ...], {"cls": Assignments, "keys": keys}] = ()
     config_file: Annotated[Path | None, {"callback": _found}] = None
 
     def config(self, *over: str) -> Config:

@@ -22,8 +22,7 @@ from gcnmpi.cli.common import (
     verb,
 )
 from gcnmpi.mpi.watch import EXIT_REQUEUE
-from gcnmpi.options.config import known_keys
-from gcnmpi.options.methods import METHODS
+from gcnmpi.options.config import keys
 from gcnmpi.options.requests import (
     EvaluateRequest,
     InferRequest,
@@ -33,6 +32,7 @@ from gcnmpi.options.requests import (
     VerifyRequest,
 )
 from gcnmpi.options.settings import Key, keys_of
+from gcnmpi.propagation.methods import METHODS
 from partition.commands import Assignments, command
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def score(request: ScoreRequest) -> Job:
 
 def _method_keys() -> list[str]:
     """The options of all methods, and the keys of the configuration."""
-    return list(dict.fromkeys([*(k for n in METHODS for k in _options(n)), *known_keys()]))
+    return list(dict.fromkeys([*(k for n in METHODS for k in _options(n)), *keys()]))
 
 
 def _options(method: str) -> Mapping[str, Key]:

@@ -20,7 +20,7 @@ import dataclasses
 import functools
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
@@ -222,12 +222,6 @@ def from_table(table: Mapping[str, object]) -> Config:
     return _completed(_made(_read_table(table)))
 
 
-def keys() -> Iterator[tuple[str, object, str]]:
-    """Every key with its default and its meaning, for help texts and documentation."""
-    for name, found in known_keys().items():
-        yield name, found.default, found.meaning
-
-
 def readers(name: str) -> str:
     """The entries that read a key, where not all of its registry do.
 
@@ -239,7 +233,7 @@ def readers(name: str) -> str:
     others = [entry for entry in registry if entry not in owners]
     few = owners and 2 * len(others) < len(owners)
     which = f"all but {', '.join(others)}" if few else ", ".join(owners)
-    other, value = known_keys()[name].limits.get("needs", ("", None))
+    other, value = keys()[name].limits.get("needs", ("", None))
     return which + (f" with {other} = {json.dumps(value)}" if other else "")
 
 
@@ -247,20 +241,20 @@ def value_of(config: Config, name: str) -> Any:
     """The value of a key, given its full name; its default where the chosen entry has no such."""
     section, _, last = name.rpartition(".")
     found = getattr(config, section) if section else config
-    return getattr(found, last) if hasattr(found, last) else known_keys()[name].default
+    return getattr(found, last) if hasattr(found, last) else keys()[name].default
 
 
 def table_of(config: Config) -> dict[str, Any]:
     """The values of all keys, those of a section in a table: what records keep."""
     table: dict[str, Any] = {}
-    for name in known_keys():
+    for name in keys():
         section, _, last = name.rpartition(".")
         (table.setdefault(section, {}) if section else table)[last] = value_of(config, name)
     return table
 
 
 @functools.cache
-def known_keys() -> Mapping[str, Key]:
+def keys() -> Mapping[str, Key]:
     """Every key by its full name: those of a section, its own first, then those of entries."""
     found = dict(keys_of(Config))
     for section, base in _sections().items():
@@ -283,37 +277,24 @@ def _sections() -> Mapping[str, Any]:
 
 
 def _read_settings(settings: Iterable[str]) -> dict[str, Any]:
-    known = known_keys()
-    return checked(known, _values(parsed(known, settings)), in_settings)
+    return checked(keys(), parsed(keys(), settings), in_settings)
 
 
 def _read(values: Mapping[str, object] | None) -> dict[str, Any]:
-    return checked(known_keys(), (values or {}).items(), lambda key: None)
+    return checked(keys(), (values or {}).items(), lambda key: None)
 
 
 def _read_table(table: Mapping[str, object]) -> dict[str, Any]:
     def in_file(key: Key) -> str:
         return f"such as {key.name.rpartition('.')[2]} = {json.dumps(key.example)}"
 
-    return checked(known_keys(), _values(_flat(table)), in_file)
-
-
-def _flat(table: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """Full names and values of nested tables."""
+    flat: list[tuple[str, object]] = []
     for name, value in table.items():
         if name in _sections() and isinstance(value, Mapping):
-            yield from ((f"{name}.{last}", one) for last, one in value.items())
+            flat += [(f"{name}.{last}", one) for last, one in value.items()]
         else:
-            yield name, value
-
-
-def _values(found: Iterable[tuple[str, object]]) -> Iterator[tuple[str, object]]:
-    """The same, without tables that are given a value."""
-    for name, value in found:
-        if name in _sections():
-            first = next(key for key in known_keys().values() if key.name.startswith(f"{name}."))
-            raise UserError(f"{name} is a table of keys, not a value", in_settings(first))
-        yield name, value
+            flat.append((name, value))
+    return checked(keys(), flat, in_file)
 
 
 def _made(values: Mapping[str, Any]) -> Config:
@@ -369,7 +350,7 @@ def _check_owners(given: Collection[str], config: Config, schemes: list[str]) ->
                     f"not of {_any_of(registry.kind, taken)}",
                     f"--set {selector}={owners[0]}, or leave {name} out",
                 )
-            other, value = known_keys()[name].limits.get("needs", ("", None))
+            other, value = keys()[name].limits.get("needs", ("", None))
             reads = owners and not several and taken[0] in registry.owners(other)
             if reads and value_of(config, other) != value:
                 raise UserError(

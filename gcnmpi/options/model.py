@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gcnmpi.core.functions import ACTIVATIONS, REDUCTIONS, SCALERS
-from gcnmpi.options.settings import Options, Several, key
+from gcnmpi.options.settings import Options, key
 from gcnmpi.options.user_network import is_user_network, load_network
 from partition.graph.aggregation import NORMALIZATIONS
 from partition.registry import Registry
@@ -180,7 +180,7 @@ class AggregationOptions(RootOptions):
         how neighbours are aggregated (of hetero: by the convolution sage); several: mean+max
     """
 
-    aggregation: str = key("mean", choices=Several(REDUCTIONS))
+    aggregation: str = key("mean", choices=REDUCTIONS, several=True)
 
 
 class ScoreOptions(ConvolutionOptions):
@@ -335,9 +335,9 @@ class PnaOptions(ArcOptions):
         linear layers of each tower after it
     """
 
-    aggregators: str = key("mean+min+max+std", choices=Several(REDUCTIONS))
+    aggregators: str = key("mean+min+max+std", choices=REDUCTIONS, several=True)
     scalers: str = key(
-        "identity+amplification+attenuation", choices=Several(("identity", *SCALERS))
+        "identity+amplification+attenuation", choices=("identity", *SCALERS), several=True
     )
     towers: int = key(1, low=1)
     pre_layers: int = key(1, low=1, most=DEEPEST)

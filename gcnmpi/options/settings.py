@@ -37,20 +37,6 @@ FOLDERS = ("tuned", "links")  # of configurations that come along
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Several:
-    """The choices of a key that takes one name or several: "mean+max"."""
-
-    names: tuple[str, ...]
-
-    def __contains__(self, value: object) -> bool:
-        several = str(value).split("+")
-        return set(several) <= {*self.names} and len(set(several)) == len(several)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
-
-
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Options:
     """Keys of a section, which the table of an entry names: its classes are frozen dataclasses.
@@ -85,8 +71,9 @@ class Limits(TypedDict, total=False):
 
     Attributes
     ----------
-    choices, also
-        Names; those of a registry, to which more may be added later, and further ones.
+    choices, also, several
+        Names; those of a registry, to which more may be added later, and further ones; whether
+        several may be given, as "mean+max".
     low, below, most, positive
         Bounds of a number; ``most`` is the length of the longest list, too.
     joined
@@ -99,6 +86,7 @@ class Limits(TypedDict, total=False):
 
     choices: Iterable[str]
     also: tuple[str, ...]
+    several: bool
     low: float
     below: float
     most: int
@@ -164,7 +152,10 @@ class Key:
         kind = type(value)
         if kind is not hint:
             raise UserError(f"{self.name} takes {_TYPE_NAMES[hint]}, not {value!r}")
-        if self.choices and value not in self.choices and value not in limits["choices"]:
+        words = value.split("+") if limits.get("several") else [value]
+        # A registry may take more names than it lists.
+        known = (word in self.choices or word in limits["choices"] for word in words)
+        if self.choices and (len(set(words)) < len(words) or not all(known)):
             raise unknown_name(self.name, value, self.choices)
         if hint is float and not math.isfinite(value):
             raise UserError(f"{self.name} takes a finite number, not {value}")
@@ -314,9 +305,11 @@ def shipped_configs() -> dict[str, Path]:
     }
 
 
-def unknown_key(name: str, known: Iterable[str]) -> UserError:
+def unknown_key(name: str, known: Mapping[str, Key]) -> UserError:
     """The error for a key that is not in the configuration, with the one that may be meant."""
-    known = list(known)
+    inside = [key for key in known if key.startswith(f"{name}.")]
+    if inside:
+        return UserError(f"{name} is a table of keys, not a value", in_settings(known[inside[0]]))
     section = name.rpartition(".")[0]
     here = [key.rpartition(".")[2] for key in known if key.rpartition(".")[0] == section]
     meant = meant_keys(name, known)

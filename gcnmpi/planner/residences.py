@@ -20,9 +20,8 @@ from gcnmpi.layout.place import Place, Space
 from gcnmpi.nn.compile.residency import choices
 from gcnmpi.nn.slices import at_once
 from gcnmpi.options.config import Config
-from gcnmpi.options.memory import Residences
 from gcnmpi.options.task import masks_arcs
-from gcnmpi.options.train import batches_of
+from gcnmpi.options.train import Residences, batches_of
 from gcnmpi.planner.case import Case
 from gcnmpi.planner.costmodel import step_seconds
 from partition.commands import parse_bytes

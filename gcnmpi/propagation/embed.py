@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gcnmpi.options.methods import EMBEDDINGS
 from gcnmpi.options.settings import key
 from gcnmpi.propagation.checkpoint import CheckpointOptions
 from gcnmpi.propagation.checks import needs_symmetry
 from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, Outcome
+from gcnmpi.propagation.methods import EMBEDDINGS
 from gcnmpi.propagation.space import Space
 from partition.errors import UserError
 from partition.graph.store import StoredGraph

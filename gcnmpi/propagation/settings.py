@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from gcnmpi.options.config import Config, known_keys
-from gcnmpi.options.methods import METHODS
+from gcnmpi.options.config import Config, keys
 from gcnmpi.options.requests import SplitRequest, check_suffix
 from gcnmpi.options.scheme import ExchangeOptions
 from gcnmpi.options.settings import Key, checked, in_settings, keys_of, parsed, spelled
 from gcnmpi.propagation.interface import OPTIONAL, Matrix, Method
+from gcnmpi.propagation.methods import METHODS
 from partition.errors import UserError, nearest, unknown_name
 
 # Keys that say nothing of a propagation: it learns nothing.
@@ -101,7 +101,7 @@ class PropagateRequest(SplitRequest):
 
 def _check_key(name: str, method: Method, key: str, options: list[str]) -> None:
     """A UserError for what is no option and no key, or a key that has no effect."""
-    known = known_keys()
+    known = keys()
     if key not in known and "." not in key and key not in {k.partition(".")[0] for k in known}:
         near = nearest(key, options)
         owners = [other for other in METHODS if key in keys_of(METHODS.get(other).options)]

@@ -41,9 +41,8 @@ from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.nn.tasks.interface import Targets, Task
 from gcnmpi.options.config import Config
 from gcnmpi.options.frames import ends
-from gcnmpi.options.memory import Residences
 from gcnmpi.options.task import TASKS, SampleOptions, masks_arcs, outputs, samples_of_step
-from gcnmpi.options.train import batches_of, ranks_of_group
+from gcnmpi.options.train import Residences, batches_of, ranks_of_group
 from gcnmpi.run.cuda_graph import resolve_cuda_graph
 from gcnmpi.run.memory_check import check_scratch, within_memory
 from gcnmpi.run.opening import Opened, find_source, load_matrix, start

@@ -16,8 +16,7 @@ from gcnmpi.mpi.launch import launched
 from gcnmpi.mpi.watch import EXIT_REQUEUE, stop_requests, watchdog
 from gcnmpi.options.config import Config
 from gcnmpi.options.requests import BEST_WEIGHTS, LAST_WEIGHTS, NETWORK, TrainRequest, run_name
-from gcnmpi.options.source import source_of
-from gcnmpi.options.user_network import is_user_network, load_network
+from gcnmpi.options.user_network import is_user_network, load_network, source_of
 from gcnmpi.run import trainer
 from gcnmpi.run.claims import Claims
 from gcnmpi.run.opening import open_folder

@@ -31,7 +31,7 @@ from gcnmpi.nn.network import Network
 from gcnmpi.nn.spellings import fitted, guessed, has_split_towers, spelled
 from gcnmpi.nn.state import ends_of, from_gcn, in_file, stored_shapes, to_parameters, to_state
 from gcnmpi.nn.tasks.links import pairs_of
-from gcnmpi.options.config import Config, from_table, known_keys, table_of, value_of
+from gcnmpi.options.config import Config, from_table, keys, table_of, value_of
 from gcnmpi.options.frames import OF_FRAMES, ROLLOUT
 from gcnmpi.options.model import NETWORKS, ConvolutionOptions, ModelConfig
 from gcnmpi.options.requests import NETWORK, features_path
@@ -288,7 +288,7 @@ def _network(path: Path, facts: Mapping[str, object]) -> dict[str, Any]:
         )
     described = {
         name: value_of(config, name)
-        for name in known_keys()
+        for name in keys()
         if name.startswith(("model.", "graph.")) and name.split(".")[1] not in NOT_OF_A_NETWORK
     }
     task = facts.get("task")  # of which files of earlier versions say less, or nothing

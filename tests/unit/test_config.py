@@ -16,7 +16,6 @@ from gcnmpi.options.config import (
     Config,
     from_table,
     keys,
-    known_keys,
     load_config,
     read_config,
     table_of,
@@ -24,13 +23,13 @@ from gcnmpi.options.config import (
 )
 from gcnmpi.options.model import NETWORKS
 from gcnmpi.options.settings import spelled
-from gcnmpi.options.source import source_of
 from gcnmpi.options.user_network import (
     handed_over,
     is_user_network,
     load_network,
     pinned,
     same_network,
+    source_of,
 )
 from gcnmpi.run.checkpoint import differences, flat
 
@@ -40,9 +39,9 @@ CONFIGS = sorted(FOLDER.rglob("*.toml"))
 
 def test_every_key_has_a_default_and_a_meaning():
     """And every leaf of the configuration is a key."""
-    told = [(name, default) for name, default, _ in keys()]
+    told = [(name, key.default) for name, key in keys().items()]
     assert sorted(told, key=str) == sorted(flat(table_of(Config())), key=str)
-    assert all(len(meaning) > 5 for _, _, meaning in keys())
+    assert all(len(key.meaning) > 5 for key in keys().values())
     lines = run("config", "train", program=cli).stdout.splitlines()
     shown = {line.split(" = ")[0] for line in lines if line[0] != " "}
     assert shown == {name for name, _ in told if name.startswith("train.")}
@@ -148,7 +147,7 @@ def test_files_that_are_no_configuration(tmp_path):
 
 
 def test_every_key_takes_its_example_as_it_is_spelled_and_integers_have_a_bound():
-    for name, key in known_keys().items():
+    for name, key in keys().items():
         found = value_of(_with_owner(name, f"{name}={spelled(key.example)}"), name)
         assert found == key.example, name
         if key.hint in (int, tuple[int, ...]):
@@ -180,7 +179,7 @@ def test_options_of_something_else_are_refused(tmp_path):
 
 def _with_owner(name, *settings):
     """A configuration whose scheme, optimizer … reads a key."""
-    needed = known_keys()[name].limits.get("needs")
+    needed = keys()[name].limits.get("needs")
     for selector, registry in SELECTORS.items():
         owners = registry.owners(name)
         if owners:
