@@ -24,23 +24,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
-from gcnmpi.options.kernel import AUTO, KERNELS, DeviceOptions, GpuOptions
-from gcnmpi.options.model import (
-    NETWORKS,
-    ConvolutionOptions,
-    HiddenOptions,
-    MatrixOptions,
-    ModelConfig,
-)
-from gcnmpi.options.scheme import (
-    SCHEMES,
-    ExchangeOptions,
-    PrecisionOptions,
-    RowsOptions,
-    SchemeConfig,
-)
+from gcnmpi.core.precision import EXACT, PRECISIONS
+from gcnmpi.options.kernel import AUTO, KERNELS
+from gcnmpi.options.model import NETWORKS, ConvolutionOptions, HiddenOptions, ModelConfig
+from gcnmpi.options.scheme import ROW_ORDERS, SCHEMES, ExchangeOptions, SchemeConfig
 from gcnmpi.options.settings import (
     Key,
+    Options,
     checked,
     chosen,
     in_settings,
@@ -54,10 +44,11 @@ from gcnmpi.options.task import TASKS, ClassOptions, TaskConfig, check_task
 from gcnmpi.options.train import OPTIMIZERS, SCHEDULES, TrainConfig, check_train
 from gcnmpi.options.user_network import is_user_network, keys_read, pinned
 from partition.errors import UserError
+from partition.graph.aggregation import NORMALIZATIONS
 from partition.graph.graph import ARCS, DIRECTIONS
 
 
-class GraphConfig(MatrixOptions):
+class GraphConfig(Options, section="graph"):
     """``[graph]``: how the aggregation matrix M is made from the graph.
 
     Attributes
@@ -66,22 +57,32 @@ class GraphConfig(MatrixOptions):
         whether a vertex sums over arcs that enter it (in) or leave it (out); auto: as imported
     feature_norm
         row: divide each row of features by its sum
+    normalize
+        weights of M: sym: D^-1/2·Ã·D^-1/2, row: the mean over neighbours, none: the sum
+    self_loops
+        put a 1 on the diagonal of A where nothing is there
     """
 
     direction: str = key("auto", choices=("auto", *DIRECTIONS))
     feature_norm: str = key("none", choices=("none", "row"))
+    normalize: str = key("sym", choices=NORMALIZATIONS)
+    self_loops: bool = True
 
 
-class LoadingConfig(RowsOptions):
+class LoadingConfig(Options, section="loading"):
     """``[loading]``: how the graph is distributed to its owners.
 
     Attributes
     ----------
     max_buffer_mb
         largest send buffer while the graph is distributed, MiB per rank
+    order
+        order of a rank's rows in memory, docs/performance.md#the-order-of-rows; auto: rcm if
+        neighbours have distant numbers, none in infer
     """
 
     max_buffer_mb: float = key(64.0, positive=True)
+    order: str = key("auto", choices=ROW_ORDERS)
 
     @property
     def max_bytes(self) -> float:
@@ -89,16 +90,47 @@ class LoadingConfig(RowsOptions):
         return self.max_buffer_mb * 2**20
 
 
-class CommConfig(DeviceOptions, PrecisionOptions):
+class _CommConfig(Options, section="comm"):
     """``[comm]``: time-out of the job, and how messages are sent.
 
     Attributes
     ----------
     timeout
         seconds without progress of a rank after which the job is ended; 0: never
+    precision
+        numbers in messages, docs/schemes.md#precision-of-messages; fp32: as computed, in dtype;
+        others: rounded
+    cuda_aware
+        messages from the memory of the device (yes; the run crashes if MPI does not support it) or
+        through the host (no); auto: yes if the library says so (MPIX_Query_cuda_support of Open
+        MPI), or MPICH_GPU_SUPPORT_ENABLED=1 or MV2_USE_CUDA=1 is set
+    nccl
+        NCCL sums gradients on the devices (yes: an error where ranks share a device, or CuPy has no
+        NCCL) or MPI on the host (no); auto: NCCL where it is possible, with more than one rank;
+        docs/gpu.md#what-is-where
     """
 
     timeout: float = key(0.0, low=0)
+    precision: str = key(EXACT, choices=PRECISIONS, needs=("scheme.sparse", True))
+    cuda_aware: str = key("auto", choices=("auto", "yes", "no"))
+    nccl: str = key("auto", choices=("auto", "yes", "no"))
+
+
+class _GpuConfig(Options, section="gpu"):
+    """``[gpu]``: the libraries that compute on devices, and how.
+
+    Attributes
+    ----------
+    spmm
+        sparse products: our own, docs/gpu.md#by-pieces, or cusparse: its deterministic algorithm,
+        for less than 2^31 - 128 entries a rank
+    graph
+        on one rank, an epoch is a CUDA graph (yes), docs/gpu.md#cuda-graphs, or launched kernel by
+        kernel (no); auto: where it can be one
+    """
+
+    spmm: str = key("own", choices=("own", "cusparse"))
+    graph: str = key("no", choices=("no", "auto", "yes"))
 
 
 @dataclass(frozen=True)
@@ -127,8 +159,8 @@ class Config:
     train: TrainConfig = field(default_factory=TrainConfig)
     scheme: SchemeConfig = field(default_factory=ExchangeOptions)
     loading: LoadingConfig = field(default_factory=LoadingConfig)
-    comm: CommConfig = field(default_factory=CommConfig)
-    gpu: GpuOptions = field(default_factory=GpuOptions)
+    comm: _CommConfig = field(default_factory=_CommConfig)
+    gpu: _GpuConfig = field(default_factory=_GpuConfig)
 
 
 # The keys that choose an entry of a registry.
@@ -255,17 +287,13 @@ def table_of(config: Config) -> dict[str, Any]:
 
 @functools.cache
 def keys() -> Mapping[str, Key]:
-    """Every key by its full name: those of a section, its own first, then those of entries."""
+    """Every key by its full name: those of a section, then those of entries."""
     found = dict(keys_of(Config))
     for section, base in _sections().items():
-        registry, own = SELECTORS.get(f"{section}.name"), vars(base)["__annotations__"]
+        registry = SELECTORS.get(f"{section}.name")
         every = [] if registry is None else [kind for n in registry for kind in registry.kinds(n)]
-        first = sorted(
-            keys_of(base, section).items(), key=lambda one: one[0].split(".")[1] not in own
-        )
-        entries = (keys_of(kind, section) for kind in every if kind.section == section)
-        for some in (dict(first), *entries):
-            found |= {name: one for name, one in some.items() if name not in found}
+        for kind in (base, *(kind for kind in every if not isinstance(kind, str))):
+            found = {**found, **keys_of(kind, section), **found}
     return found
 
 

@@ -1,45 +1,7 @@
 """Local arithmetic: sparse × dense products and everything dense. One file a kernel."""
 
-from gcnmpi.options.settings import Options, key
 from partition.errors import UserError
 from partition.registry import Registry
-
-
-class DeviceOptions(Options, section="comm"):
-    """How arrays of devices travel.
-
-    Attributes
-    ----------
-    cuda_aware
-        messages from the memory of the device (yes; the run crashes if MPI does not support it) or
-        through the host (no); auto: yes if the library says so (MPIX_Query_cuda_support of Open
-        MPI), or MPICH_GPU_SUPPORT_ENABLED=1 or MV2_USE_CUDA=1 is set
-    nccl
-        NCCL sums gradients on the devices (yes: an error where ranks share a device, or CuPy has no
-        NCCL) or MPI on the host (no); auto: NCCL where it is possible, with more than one rank;
-        docs/gpu.md#what-is-where
-    """
-
-    cuda_aware: str = key("auto", choices=("auto", "yes", "no"))
-    nccl: str = key("auto", choices=("auto", "yes", "no"))
-
-
-class GpuOptions(Options, section="gpu"):
-    """``[gpu]``: the libraries that compute on devices, and how.
-
-    Attributes
-    ----------
-    spmm
-        sparse products: our own, docs/gpu.md#by-pieces, or cusparse: its deterministic algorithm,
-        for less than 2^31 - 128 entries a rank
-    graph
-        on one rank, an epoch is a CUDA graph (yes), docs/gpu.md#cuda-graphs, or launched kernel by
-        kernel (no); auto: where it can be one
-    """
-
-    spmm: str = key("own", choices=("own", "cusparse"))
-    graph: str = key("no", choices=("no", "auto", "yes"))
-
 
 KERNELS = Registry(
     "kernel",
@@ -50,7 +12,7 @@ KERNELS = Registry(
         "scipy": "gcnmpi.kernels.host.scipy_:SciPyKernel",
     },
     extras={"cupy": "cuda"},
-    options={"cupy": (DeviceOptions, GpuOptions)},
+    options={"cupy": ("comm.cuda_aware", "comm.nccl", "gpu.spmm", "gpu.graph")},
 )
 AUTO = "auto"
 SCALES = ("native",)  # multiply with patterns, and numbers of rows in place of values

@@ -7,7 +7,6 @@ from typing import Any
 from gcnmpi.core.functions import ACTIVATIONS, REDUCTIONS, SCALERS
 from gcnmpi.options.settings import Options, key
 from gcnmpi.options.user_network import is_user_network, load_network
-from partition.graph.aggregation import NORMALIZATIONS
 from partition.registry import Registry
 
 # Layers, and hops: each is compiled to steps of its own, in time that grows with their square, and
@@ -147,7 +146,7 @@ class ConvolutionOptions(JumpOptions):
     linear_after: bool = False
 
 
-class RootOptions(ConvolutionOptions):
+class _RootOptions(ConvolutionOptions):
     """Of networks that may leave the vertex itself out.
 
     Attributes
@@ -171,7 +170,7 @@ class ArcOptions(ConvolutionOptions):
     arc_features: bool = False
 
 
-class AggregationOptions(RootOptions):
+class _AggregationOptions(_RootOptions):
     """Of networks that may aggregate neighbours in other ways than by means.
 
     Attributes
@@ -201,7 +200,7 @@ class ScoreOptions(ConvolutionOptions):
     attention_dropout: float = key(0.0, low=0, below=1, example=0.6)
 
 
-class SlopeOptions(ScoreOptions):
+class _SlopeOptions(ScoreOptions):
     """Of networks whose attention has a leaky ReLU.
 
     Attributes
@@ -237,7 +236,7 @@ class HopsOptions(ModelConfig):
     hops: int = key(0, low=0, most=DEEPEST, example=10)
 
 
-class ShareOptions(ModelConfig):
+class _ShareOptions(ModelConfig):
     """Of networks that mix the first rows in.
 
     Attributes
@@ -249,22 +248,7 @@ class ShareOptions(ModelConfig):
     alpha: float = key(0.1, low=0, below=1)
 
 
-class MatrixOptions(Options, section="graph"):
-    """Of networks that leave the aggregation matrix to the user.
-
-    Attributes
-    ----------
-    normalize
-        weights of M: sym: D^-1/2·Ã·D^-1/2, row: the mean over neighbours, none: the sum
-    self_loops
-        put a 1 on the diagonal of A where nothing is there
-    """
-
-    normalize: str = key("sym", choices=NORMALIZATIONS)
-    self_loops: bool = True
-
-
-class SageOptions(AggregationOptions):
+class SageOptions(_AggregationOptions):
     """Of GraphSAGE: how neighbours and the vertex itself count.
 
     Attributes
@@ -294,15 +278,15 @@ class GinOptions(ConvolutionOptions):
     train_eps: bool = False
 
 
-class HeadOptions(ConcatOptions, ArcOptions):
+class _HeadOptions(ConcatOptions, ArcOptions):
     """Of those that may read features of arcs for attention."""
 
 
-class AttentionOptions(HeadOptions, SlopeOptions):
+class AttentionOptions(_HeadOptions, _SlopeOptions):
     """Of the two networks of that kind."""
 
 
-class TransformerOptions(HeadOptions, RootOptions):
+class TransformerOptions(_HeadOptions, _RootOptions):
     """Of the graph transformer, which may have a gate.
 
     Attributes
@@ -314,7 +298,7 @@ class TransformerOptions(HeadOptions, RootOptions):
     beta: bool = False
 
 
-class GatedOptions(RootOptions, ArcOptions):
+class GatedOptions(_RootOptions, ArcOptions):
     """Of graph convolutions with gates."""
 
 
@@ -364,7 +348,7 @@ class MeshOptions(HiddenOptions):
     mlp_layers: int = key(2, low=1, most=DEEPEST)
 
 
-class BasesOptions(ConvolutionOptions):
+class _BasesOptions(ConvolutionOptions):
     """Of networks whose weights or vectors of relations may be sums of fewer ones.
 
     Attributes
@@ -376,7 +360,7 @@ class BasesOptions(ConvolutionOptions):
     bases: int = key(0, low=0, below=2**16, example=30)
 
 
-class CompgcnOptions(BasesOptions):
+class CompgcnOptions(_BasesOptions):
     """Of CompGCN, with a vector for each relation.
 
     Attributes
@@ -389,7 +373,7 @@ class CompgcnOptions(BasesOptions):
     composition: str = key("mult", choices=("sub", "mult"))
 
 
-class BlocksOptions(BasesOptions):
+class _BlocksOptions(_BasesOptions):
     """Of networks whose weights of relations may have blocks.
 
     Attributes
@@ -401,11 +385,11 @@ class BlocksOptions(BasesOptions):
     blocks: int = key(1, low=1, below=2**16)
 
 
-class RelationOptions(RootOptions, BlocksOptions):
+class RelationOptions(_RootOptions, _BlocksOptions):
     """Of R-GCN, with a weight for each relation."""
 
 
-class RgatOptions(ConcatOptions, SlopeOptions, BlocksOptions):
+class RgatOptions(ConcatOptions, _SlopeOptions, _BlocksOptions):
     """Of relational graph attention.
 
     Attributes
@@ -417,7 +401,7 @@ class RgatOptions(ConcatOptions, SlopeOptions, BlocksOptions):
     softmax: str = key("vertex", choices=("vertex", "relation"))
 
 
-class HeteroOptions(ConcatOptions, SlopeOptions, AggregationOptions):
+class HeteroOptions(ConcatOptions, _SlopeOptions, _AggregationOptions):
     """Of networks with a convolution for each relation.
 
     Attributes
@@ -432,7 +416,7 @@ class HeteroOptions(ConcatOptions, SlopeOptions, AggregationOptions):
     relation_reduction: str = key("sum", choices=("sum", "mean"))
 
 
-class GcniiOptions(JumpOptions, ShareOptions):
+class GcniiOptions(JumpOptions, _ShareOptions):
     """Of GCNII, which applies a part of a weight.
 
     Attributes
@@ -444,7 +428,7 @@ class GcniiOptions(JumpOptions, ShareOptions):
     theta: float = key(0.5, low=0)
 
 
-class AppnpOptions(ResidualOptions, HopsOptions, ShareOptions):
+class AppnpOptions(ResidualOptions, HopsOptions, _ShareOptions):
     """Of APPNP: a multilayer perceptron, then hops that mix its rows in."""
 
 
@@ -523,13 +507,10 @@ _TABLE: dict[str, tuple[type[ModelConfig], str | None]] = {
     "dcrnn": (FilterOptions, "gin"),
     "stgcn": (StgcnOptions, "chebyshev"),
 }
-_FOLDER = "gcnmpi.nn.networks"
-NETWORKS.entries.update({name: f"{_FOLDER}.{name}:build" for name in _TABLE})
-MATRICES.entries.update({name: f"{_FOLDER}.{of}:matrix" for name, (_, of) in _TABLE.items() if of})
-NETWORKS.options.update(
-    {
-        name: (kind,) if of is not None else (kind, MatrixOptions)
-        for name, (kind, of) in _TABLE.items()
-    }
-)
-NETWORKS.options[_USER_NETWORK] = UserNetworkOptions, MatrixOptions
+_FOLDER, _MATRIX = "gcnmpi.nn.networks", ("graph.normalize", "graph.self_loops")
+for _name, (_kind, _of) in _TABLE.items():
+    NETWORKS.entries[_name] = f"{_FOLDER}.{_name}:build"
+    NETWORKS.options[_name] = (_kind, *_MATRIX) if _of is None else (_kind,)
+    if _of:
+        MATRICES.entries[_name] = f"{_FOLDER}.{_of}:matrix"
+NETWORKS.options[_USER_NETWORK] = UserNetworkOptions, *_MATRIX

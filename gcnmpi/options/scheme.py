@@ -3,7 +3,6 @@
 And the options that they own, the transports of those that exchange rows, and orders of rows.
 """
 
-from gcnmpi.core.precision import EXACT, PRECISIONS
 from gcnmpi.options.settings import Options, key
 from partition.registry import Registry
 
@@ -44,33 +43,7 @@ ROW_ORDERS = Registry(
 )
 
 
-class RowsOptions(Options, section="loading"):
-    """Of schemes whose ranks keep rows whole.
-
-    Attributes
-    ----------
-    order
-        order of a rank's rows in memory, docs/performance.md#the-order-of-rows; auto: rcm if
-        neighbours have distant numbers, none in infer
-    """
-
-    order: str = key("auto", choices=ROW_ORDERS)
-
-
 _SPARSE = ("scheme.sparse", True)
-
-
-class PrecisionOptions(Options, section="comm"):
-    """Of schemes that send the rows that are needed: their messages.
-
-    Attributes
-    ----------
-    precision
-        numbers in messages, docs/schemes.md#precision-of-messages; fp32: as computed, in dtype;
-        others: rounded
-    """
-
-    precision: str = key(EXACT, choices=PRECISIONS, needs=_SPARSE)
 
 
 class SchemeConfig(Options, section="scheme", of_all=True):
@@ -181,14 +154,15 @@ class Tensor3DOptions(GridOptions):
     transpose_grad: bool = False
 
 
+_ORDER, _PRECISION = "loading.order", "comm.precision"
 SCHEMES.options.update(
-    p2p=(RowsOptions, ExchangeOptions, PrecisionOptions),
-    bcast=(RowsOptions, OverlapOptions),
-    replicated=(RowsOptions, ReplicatedOptions, PrecisionOptions),
+    p2p=(_ORDER, ExchangeOptions, _PRECISION),
+    bcast=(_ORDER, OverlapOptions),
+    replicated=(_ORDER, ReplicatedOptions, _PRECISION),
     summa=(SummaOptions,),
     split3d=(SummaOptions,),
     tensor3d=(Tensor3DOptions,),
-    columns=(RowsOptions, SchemeConfig),
+    columns=(_ORDER, SchemeConfig),
 )
 
 

@@ -61,7 +61,8 @@ def chosen(section: type[T], registry: Registry, values: Mapping[str, Any]) -> T
     Values that are no options of that entry are left out.
     """
     name = values.get("name", section.name)  # type: ignore[attr-defined]
-    kind: Any = next((kind for kind in registry.kinds(name) if issubclass(kind, section)), section)
+    kinds = (kind for kind in registry.kinds(name) if not isinstance(kind, str))
+    kind: Any = next((kind for kind in kinds if issubclass(kind, section)), section)
     known = {entry.name for entry in fields(kind)}
     return kind(**{name: value for name, value in values.items() if name in known})
 
@@ -193,7 +194,7 @@ def checked(
     found: dict[str, Any] = {}
     for name, value in values:
         if name not in known:
-            raise unknown_key(name, known)
+            raise _unknown_key(name, known)
         if name in found:
             raise UserError(f"--set {name} is given twice", "give each key once")
         try:
@@ -217,16 +218,16 @@ def parsed(known: Mapping[str, Key], settings: Iterable[str]) -> Iterator[tuple[
             near = [key for key in known if key == name or key.startswith(f"{name}.")]
             hint = in_settings(known[(*near, "train.epochs", *known)[0]])
             raise UserError(f"--set {setting!r} is not of the form key=value", hint)
-        yield name, read_value(text, known[name].hint) if name in known else text
+        yield name, _read_value(text, known[name].hint) if name in known else text
 
 
-def read_value(text: str, hint: object) -> object:
+def _read_value(text: str, hint: object) -> object:
     """The value of type ``hint`` that a text stands for; the text itself if it stands for none.
 
     Values are TOML; strings need no quotes, lists no brackets, and numbers may be spelled as in
     Python.
 
-    >>> read_value("64,32", tuple[int, ...]), read_value("2x2", str), read_value(".5", float)
+    >>> _read_value("64,32", tuple[int, ...]), _read_value("2x2", str), _read_value(".5", float)
     ([64, 32], '2x2', 0.5)
     """
     try:
@@ -234,7 +235,7 @@ def read_value(text: str, hint: object) -> object:
     except (ValueError, RecursionError):
         value = text
     if get_origin(hint) is tuple and not isinstance(value, list):
-        return [read_value(word.strip(), get_args(hint)[0]) for word in text.split(",")]
+        return [_read_value(word.strip(), get_args(hint)[0]) for word in text.split(",")]
     if hint is str and not isinstance(value, str | list):
         return text  # a name that looks like a number or a date is a name
     if hint is float and isinstance(value, str):
@@ -305,7 +306,7 @@ def shipped_configs() -> dict[str, Path]:
     }
 
 
-def unknown_key(name: str, known: Mapping[str, Key]) -> UserError:
+def _unknown_key(name: str, known: Mapping[str, Key]) -> UserError:
     """The error for a key that is not in the configuration, with the one that may be meant."""
     inside = [key for key in known if key.startswith(f"{name}.")]
     if inside:

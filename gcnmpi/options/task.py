@@ -163,7 +163,7 @@ class RegressionOptions(TaskConfig):
     huber_delta: float = key(1.0, positive=True, needs=("task.loss", "huber"))
 
 
-class BatchOptions(TaskConfig):
+class _BatchOptions(TaskConfig):
     """Of tasks whose steps are about some of many examples, each time with all of M.
 
     Attributes
@@ -176,7 +176,7 @@ class BatchOptions(TaskConfig):
     batch: int = key(0, low=0)
 
 
-class SampleOptions(RegressionOptions, BatchOptions):
+class SampleOptions(RegressionOptions, _BatchOptions):
     """Of samples: the frames that a network reads, and those that it predicts.
 
     Attributes
@@ -216,7 +216,7 @@ class SampleOptions(RegressionOptions, BatchOptions):
     predicted: int = key(0, low=0, below=2**24)
 
 
-class LinkOptions(BatchOptions):
+class LinkOptions(_BatchOptions):
     """Of links: the pairs, how they are scored, and what they are told from.
 
     Attributes

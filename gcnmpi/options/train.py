@@ -23,34 +23,6 @@ from partition.graph.sampling import (
 )
 from partition.registry import Registry
 
-
-class SGDOptions(Options, section="train"):
-    """Of stochastic gradient descent.
-
-    Attributes
-    ----------
-    momentum
-        momentum
-    """
-
-    momentum: float = key(0.0, low=0, example=0.9)
-
-
-class AdamOptions(Options, section="train"):
-    """Of Adam and AdamW.
-
-    Attributes
-    ----------
-    betas
-        decay rates of the two moments
-    eps
-        added to the denominator, which avoids division by zero
-    """
-
-    betas: tuple[float, ...] = key((0.9, 0.999), low=0)
-    eps: float = key(1e-8, low=0)
-
-
 FULL = "full"  # all vertices in one batch: as without batches
 
 OPTIMIZERS = Registry(
@@ -60,69 +32,12 @@ OPTIMIZERS = Registry(
         "adamw": "gcnmpi.nn.optim:AdamW",
         "sgd": "gcnmpi.nn.optim:SGD",
     },
-    options={"adam": (AdamOptions,), "adamw": (AdamOptions,), "sgd": (SGDOptions,)},
+    options={
+        "adam": ("train.betas", "train.eps"),
+        "adamw": ("train.betas", "train.eps"),
+        "sgd": ("train.momentum",),
+    },
 )
-
-
-class DecayOptions(Options, section="train"):
-    """Of schedules that multiply the learning rate by a factor.
-
-    Attributes
-    ----------
-    decay
-        factor of the learning rate
-    """
-
-    decay: float = key(0.1, low=0, below=1)
-
-
-class LeastOptions(Options, section="train"):
-    """Of schedules that lower the learning rate without end.
-
-    Attributes
-    ----------
-    min_lr
-        lowest learning rate
-    """
-
-    min_lr: float = key(0.0, low=0, example=1e-5)
-
-
-class CosineOptions(Options, section="train"):
-    """Of the schedule along a cosine.
-
-    Attributes
-    ----------
-    period
-        epochs to the lowest learning rate, before it rises; 0: all after the warm-up, fixed at the
-        start
-    """
-
-    period: int = key(0, low=0, example=100)
-
-
-class StepOptions(Options, section="train"):
-    """Of the schedule that falls in steps.
-
-    Attributes
-    ----------
-    step_epochs
-        epochs after which the learning rate falls
-    """
-
-    step_epochs: int = key(100, low=1)
-
-
-class PlateauOptions(Options, section="train"):
-    """Of the schedule that waits for a plateau.
-
-    Attributes
-    ----------
-    plateau_patience
-        evaluations without a better validation metric before the rate falls
-    """
-
-    plateau_patience: int = key(10, low=0)
 
 
 SCHEDULES = Registry(
@@ -134,16 +49,14 @@ SCHEDULES = Registry(
         "plateau": "gcnmpi.nn.schedules:Plateau",
     },
     options={
-        "cosine": (CosineOptions, LeastOptions),
-        "step": (StepOptions, DecayOptions),
-        "plateau": (PlateauOptions, DecayOptions, LeastOptions),
+        "cosine": ("train.period", "train.min_lr"),
+        "step": ("train.step_epochs", "train.decay"),
+        "plateau": ("train.plateau_patience", "train.decay", "train.min_lr"),
     },
 )
 
 
-class TrainConfig(
-    PlateauOptions, StepOptions, CosineOptions, LeastOptions, DecayOptions, AdamOptions, SGDOptions
-):
+class TrainConfig(Options, section="train"):
     """``[train]``: how weights are optimised, and for how long.
 
     Attributes
@@ -208,6 +121,23 @@ class TrainConfig(
         epochs between checkpoints; 0: none by epochs
     checkpoint_minutes
         minutes after which the next checkpoint is written; 0: none by time
+    momentum
+        momentum
+    betas
+        decay rates of the two moments
+    eps
+        added to the denominator, which avoids division by zero
+    decay
+        factor of the learning rate
+    min_lr
+        lowest learning rate
+    period
+        epochs to the lowest learning rate, before it rises; 0: all after the warm-up, fixed at the
+        start
+    step_epochs
+        epochs after which the learning rate falls
+    plateau_patience
+        evaluations without a better validation metric before the rate falls
     """
 
     epochs: int = key(200, low=1)
@@ -233,6 +163,14 @@ class TrainConfig(
     patience: int = key(0, low=0)
     checkpoint_every: int = key(0, low=0)
     checkpoint_minutes: float = key(15.0, low=0)
+    momentum: float = key(0.0, low=0, example=0.9)
+    betas: tuple[float, ...] = key((0.9, 0.999), low=0)
+    eps: float = key(1e-8, low=0)
+    decay: float = key(0.1, low=0, below=1)
+    min_lr: float = key(0.0, low=0, example=1e-5)
+    period: int = key(0, low=0, example=100)
+    step_epochs: int = key(100, low=1)
+    plateau_patience: int = key(10, low=0)
 
 
 @dataclass(frozen=True)
