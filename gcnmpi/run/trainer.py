@@ -20,7 +20,7 @@ from gcnmpi.options.config import TrainConfig
 from gcnmpi.options.task import LOWER_IS_BETTER, chosen_metrics
 from gcnmpi.run import checkpoint
 from gcnmpi.run.best import Best, stops_early
-from gcnmpi.run.last_state import SLOW, LastState
+from gcnmpi.run.checkpoint import SLOW, LastState
 from gcnmpi.run.ledger import CheckpointRules, Ledger
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.record import End, Epoch
