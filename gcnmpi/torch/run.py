@@ -27,11 +27,11 @@ from gcnmpi.report.progress import Progress
 from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.best import Best
 from gcnmpi.run.checkpoint import plain
+from gcnmpi.run.claims import Guard, Stopped, guarded
 from gcnmpi.run.ledger import CheckpointRules, Ledger
 from gcnmpi.run.opening import Opened
 from gcnmpi.run.record import METRIC, Epoch, RanksRecord, Start, read_run
 from gcnmpi.run.run_record import counted_record, opened_record, print_origin
-from gcnmpi.run.training import Guard, Stopped, guarded
 from gcnmpi.torch.alone import warned
 from gcnmpi.torch.functions import eager
 from gcnmpi.torch.kept import CheckpointObjects, HasState, set_generators, write_weights
