@@ -17,7 +17,7 @@ from partition.terminal import console, print_wide
 
 if TYPE_CHECKING:  # neither command needs what the other does
     from gcnmpi.cluster.doctor import Finding, Link, Seat
-    from gcnmpi.proof.checks import Verified
+    from gcnmpi.proof.verify import Verified
 
 
 def print_checks(found: Verified, as_json: bool = False) -> None:
