@@ -20,10 +20,9 @@ from gcnmpi.nn.compile.on_scheme import of_steps, program_on
 from gcnmpi.nn.program import Program
 from gcnmpi.nn.tasks.interface import task_of
 from gcnmpi.options.config import Config
-from gcnmpi.options.memory import KEPT, Residences
 from gcnmpi.options.scheme import SCHEMES, ExchangeOptions, GridOptions, SchemeConfig
 from gcnmpi.options.settings import chosen
-from gcnmpi.options.train import batches_of
+from gcnmpi.options.train import KEPT, Residences, batches_of
 from gcnmpi.planner.batch_memory import batch_memory
 from gcnmpi.planner.batches import (
     DrawnBatches,

@@ -22,7 +22,7 @@ _SHOWN = ("scheme.name", "kernel", "dtype")
 
 def _settings(start: Start) -> dict[str, object]:
     """Every key of a run's configuration; those that its version did not have are the defaults."""
-    usual = {name: json.loads(json.dumps(default)) for name, default, _ in keys()}
+    usual = {name: json.loads(json.dumps(key.default)) for name, key in keys().items()}
     return usual | dict(flat(start.config))
 
 

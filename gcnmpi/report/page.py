@@ -302,7 +302,7 @@ def _environment(run: RunFacts) -> list[Table]:
     shown += [f"{device}: {number(count)} ranks" for device, count in devices.most_common(8)]
     more = len(hosts) - 64
     shown += [f"and {more} other hosts"] if more > 0 else []
-    usual = {name: as_text(default) for name, default, _ in keys()}
+    usual = {name: as_text(key.default) for name, key in keys().items()}
     chosen = [(name, as_text(value)) for name, value in flat(start.config)]
     other = [(name, value) for name, value in chosen if usual.get(name) != value]
     tables = [

@@ -13,8 +13,8 @@ from gcnmpi.mpi.comm import Comm, from_root, host_name, maximum
 from gcnmpi.mpi.hosts import node_around
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import resolve
-from gcnmpi.options.memory import Residences
 from gcnmpi.options.scheme import GridOptions
+from gcnmpi.options.train import Residences
 from gcnmpi.planner.machine import Machine, read_machine
 from gcnmpi.planner.memory import evaluation_memory
 from gcnmpi.planner.ranking import Candidate, Setting, ranks_that_suffice

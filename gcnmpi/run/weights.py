@@ -31,13 +31,13 @@ from gcnmpi.nn.network import Network
 from gcnmpi.nn.spellings import fitted, has_split_towers, spelled
 from gcnmpi.nn.state import ends_of, from_gcn, in_file, stored_shapes, to_parameters, to_state
 from gcnmpi.nn.tasks.interface import OF_EXAMPLES, task_of
-from gcnmpi.options.config import Config, from_table, section_fields, table_of, value_of
+from gcnmpi.options.config import Config, from_table, keys, table_of, value_of
 from gcnmpi.options.frames import OF_FRAMES, ROLLOUT
 from gcnmpi.options.model import NETWORKS, ConvolutionOptions, ModelConfig
-from gcnmpi.options.own_code import is_own, same_network
 from gcnmpi.options.requests import NETWORK, features_path
 from gcnmpi.options.settings import chosen
 from gcnmpi.options.task import TASKS, TaskConfig
+from gcnmpi.options.user_network import is_user_network, same_network
 from gcnmpi.run.classes import class_names, shown
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.weights_file import FORMAT, VERSION, read_arrays, read_facts, write_weights
@@ -173,7 +173,7 @@ def read_weights(
         described = _network(path, facts)
         widths, arcs = _stored_widths(path, facts), _stored_arcs(path, facts)
         known = _stored_schema(path, facts)
-        if is_own(described["model.name"]):
+        if is_user_network(described["model.name"]):
             wanted = config.model.name if "model.name" in given else None
             described["model.name"] = _own_network(path, described["model.name"], wanted)
     values = {k[6:]: v for k, v in described.items() if k.startswith("model.")}
@@ -286,10 +286,9 @@ def _network(path: Path, facts: Mapping[str, object]) -> dict[str, Any]:
             f"{here}"
         )
     described = {
-        f"{section}.{entry.name}": value_of(config, f"{section}.{entry.name}")
-        for section in ("model", "graph")
-        for entry, _ in section_fields(section)
-        if entry.name not in NOT_OF_A_NETWORK
+        name: value_of(config, name)
+        for name in keys()
+        if name.startswith(("model.", "graph.")) and name.split(".")[1] not in NOT_OF_A_NETWORK
     }
     task = facts.get("task")  # of which files of earlier versions say less, or nothing
     said = [name for name in _of_task(config.task) if isinstance(task, dict) and name in task]
