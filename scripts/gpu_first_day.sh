@@ -121,7 +121,7 @@ if [ -z "$list" ]; then
   [ -e "$graph" ] || no_graph=${gpu:-"take step graph first"}
   [ -e "$small_graph" ] || no_small=${gpu:-"take step small-graph first"}
 fi
-step products 90 "$no_graph" python3 scripts/bench_products_gpu.py "$graph"
+step products 90 "$no_graph" python3 benchmarks/products_gpu.py "$graph"
 step epoch-own 60 "$no_graph" "${train[@]}" --out "$runs/own"
 step epoch-cusparse 60 "$no_graph" "${train[@]}" --set gpu.spmm=cusparse --out "$runs/cusparse"
 step epoch-captured 60 "$no_graph" "${train[@]}" --set gpu.graph=yes --out "$runs/captured"
@@ -130,7 +130,7 @@ step epoch-gat 60 "$no_graph" "${train[@]}" --set model.name=gat --out "$runs/ga
 step epoch-small 60 "$no_small" "${small[@]}" --out "$runs/small"
 step epoch-small-captured 60 "$no_small" "${small[@]}" --set gpu.graph=yes \
   --out "$runs/small-captured"
-step epoch-pyg 90 "${no_graph:-$(no_module torch_geometric)}" python3 scripts/bench_pyg_gpu.py \
+step epoch-pyg 90 "${no_graph:-$(no_module torch_geometric)}" python3 benchmarks/pyg_gpu.py \
   "$graph" 128 3
 # Between GPUs.
 step two-partition 120 "${several:-$no_graph}" "${files[@]}" add "$graph" --model hp -k 2
@@ -140,7 +140,7 @@ step two-cuda-aware 60 "${several:-$no_graph}" "${two[@]}" --set comm.cuda_aware
   --out "$runs/two-cuda-aware"
 step two-nccl 60 "${several:-$no_graph}" "${two[@]}" --set scheme.transport=nccl \
   --set comm.nccl=yes --out "$runs/two-nccl"
-step two-exchange 60 "${several:-$no_graph}" mpirun -n 2 "${program[@]}" bench exchange "$graph" \
+step two-exchange 60 "${several:-$no_graph}" mpirun -n 2 python3 benchmarks/exchange.py "$graph" \
   --partition hp-2 --set kernel=cupy --json
 # Where the time goes, within the kernels that take most of it.
 step profile 120 "${no_graph:-$(missing ncu)}" ncu --clock-control none --set full \

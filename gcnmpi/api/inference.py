@@ -11,12 +11,13 @@ from numpy.typing import ArrayLike
 from gcnmpi.api.calls import Network, Settings, in_session, warn
 from gcnmpi.api.graph import Graph
 from gcnmpi.api.record import Run
+from gcnmpi.mpi.comm import Comm
 from gcnmpi.options.requests import EvaluateRequest, InferRequest, ScoreRequest
-from gcnmpi.report.outcome import undescribed
+from gcnmpi.report.progress import undescribed
 from gcnmpi.run import inference
+from gcnmpi.run.inference import evaluate_weights
 from gcnmpi.run.links.asked import score_pairs, top_partners
 from gcnmpi.run.samples.inference import infer_samples
-from gcnmpi.run.scoring import evaluate_weights
 
 if TYPE_CHECKING:
     from gcnmpi.mpi.comm import Comm

@@ -74,7 +74,7 @@ def calibrate(comm: Comm, config: Config) -> tuple[Machine, dict[str, object]]:
     away = next((rank for rank in range(1, comm.size) if hosts[rank] != hosts[0]), None)
     for kind, peer in (("intra", near), ("inter", away)):
         if peer is not None:
-            latency, bandwidth = latency_and_bandwidth(comm, peer)
+            latency, bandwidth = _latency_and_bandwidth(comm, peer)
             constants |= {f"latency_{kind}": latency, f"bandwidth_{kind}": bandwidth}
     facts = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -109,7 +109,7 @@ def fit_sparse(samples: Sequence[Sample], itemsize: int) -> dict[str, float]:
     return best[1]
 
 
-def latency_and_bandwidth(comm: Comm, peer: int) -> tuple[float, float]:
+def _latency_and_bandwidth(comm: Comm, peer: int) -> tuple[float, float]:
     """Latency in s and bandwidth in bytes/s between rank 0 and ``peer``, on every rank.
 
     Half the shortest round trip of a short message, and of a long one less that.

@@ -87,7 +87,7 @@ class _Graph:
         parts = np.zeros(ROWS, np.int32)
         self._laid = Laid(facts, OwnRows(parts, own), plan, matrix, None, degrees)
         self._sizes = np.diff(matrix.indptr)
-        arcs = arcs_of_relations(matrix, random.integers(0, RELATIONS, matrix.nnz))
+        arcs = _arcs_of_relations(matrix, random.integers(0, RELATIONS, matrix.nnz))
         self._cutters = [Cutter(alone, self._laid, 2, float(2**24), each) for each in (None, arcs)]
         self._memory = Memory(kernel)
 
@@ -168,7 +168,7 @@ class _Graph:
         return BatchScheme(runtime, self._config, facts, batch, self._memory, by_relation)
 
 
-def arcs_of_relations(matrix: sp.csr_array, relations: np.ndarray) -> EntryRows:
+def _arcs_of_relations(matrix: sp.csr_array, relations: np.ndarray) -> EntryRows:
     """The entries of the rows of a matrix as arcs of relations, (nnz,) integers each."""
     row = entry_rows(matrix.indptr)
     order = np.lexsort((relations, row))

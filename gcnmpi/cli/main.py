@@ -65,7 +65,6 @@ _MODULES = {
     "verbs": ("train", "infer", "evaluate", "score", "verify", "propagate"),
     "making": ("import", "partition"),
     "schemes": ("plan", "volumes", "calibrate", "bench-schemes"),
-    "bench": ("bench",),
     "repeated": ("repeat", "sweep"),
     "demo": ("demo",),
     "cluster": ("doctor", "submit", "status", "stop"),
@@ -208,11 +207,9 @@ def _print_program(
     from gcnmpi.cli.schemes import USUAL_RANKS_PER_NODE
     from gcnmpi.nn.compile.on_scheme import program_of_batches
     from gcnmpi.nn.describe import graph_of
-    from gcnmpi.options.frames import ends
     from gcnmpi.options.scheme import SCHEMES
-    from gcnmpi.planner.auto import resolved_options
-    from gcnmpi.planner.machine import Machine
-    from gcnmpi.planner.ranking import Candidate, Setting
+    from gcnmpi.planner.auto import resolved_options, setting_of
+    from gcnmpi.planner.ranking import Candidate
     from gcnmpi.report.program import print_program
     from gcnmpi.run.opening import open_split
     from partition.graph.store import member, read_partition
@@ -224,8 +221,7 @@ def _print_program(
     config = replace(config, graph=graph_of(config))
     partition, scheme = resolved_options(stored, name, config, size, where)
     config = replace(config, scheme=scheme)
-    widths = ends(config.task, config.model, stored.manifest)
-    setting = Setting(stored, config, Machine(), where, *widths, locality=False)
+    setting = setting_of(stored, config, where)
     candidate = Candidate(scheme, {}, 0, partition)
     case = setting.case(candidate, size)
     batch = program_of_batches(case.work.config, stored, case.work.network, case.program)

@@ -47,7 +47,7 @@ def import_(
 
     def call(comm: Comm, claims: Claims) -> Callable[[], None]:
         from gcnmpi.importing.running import import_together
-        from gcnmpi.report.outcome import print_imported
+        from gcnmpi.report.progress import print_imported
         from partition.importing.assemble import asked_for
 
         asked = asked_for(source, out, overwrite=force, memory=limit, **fields)
@@ -116,7 +116,7 @@ def partition(
 
     def call(comm: Comm, claims: Claims) -> Callable[[], None]:
         from gcnmpi.partitioning.running import make_partition
-        from gcnmpi.report.outcome import print_partitioned
+        from gcnmpi.report.progress import print_partitioned
 
         limit, tell = config.loading.max_bytes, telling(comm, quiet)
         done = make_partition(comm, claims, graph, k, called, demands, work, limit, tell, force)

@@ -135,7 +135,7 @@ def _job(
     def call(comm: Comm, guard: Guard) -> int:
         from gcnmpi.mpi.comm import from_root
         from gcnmpi.report.progress import Progress, print_warnings
-        from gcnmpi.report.repeated import print_repeated
+        from gcnmpi.report.table import print_repeated
         from gcnmpi.run.repeated import plan, run_all
         from partition.graph.manifest import read_manifest
 

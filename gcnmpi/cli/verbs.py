@@ -55,8 +55,7 @@ def train(request: TrainRequest, *, quiet: Quiet = False) -> Job:
     """
 
     def call(comm: Comm, guard: Guard) -> int:
-        from gcnmpi.report.outcome import print_trained
-        from gcnmpi.report.progress import Progress, print_warnings
+        from gcnmpi.report.progress import Progress, print_trained, print_warnings
         from gcnmpi.run.training import train_run
 
         began, machine = time.monotonic(), list[str]()
@@ -113,7 +112,7 @@ def infer(request: InferRequest) -> Job:
     """
 
     def call(comm: Comm, claims: Claims) -> Callable[[], None]:
-        from gcnmpi.report.outcome import print_inference
+        from gcnmpi.report.progress import print_inference
         from gcnmpi.run.inference import infer as run
         from gcnmpi.run.samples.inference import infer_samples
 
@@ -134,8 +133,8 @@ def evaluate(request: EvaluateRequest, *, as_json: Json = False) -> Job:
     """
 
     def call(comm: Comm, claims: Claims) -> Callable[[], None]:
-        from gcnmpi.report.outcome import print_metrics
-        from gcnmpi.run.scoring import evaluate_weights
+        from gcnmpi.report.progress import print_metrics
+        from gcnmpi.run.inference import evaluate_weights
 
         found, warnings = evaluate_weights(comm, request)
         return lambda: print_metrics(found, warnings, as_json)
@@ -161,7 +160,7 @@ def score(request: ScoreRequest) -> Job:
     """
 
     def call(comm: Comm, claims: Claims) -> Callable[[], None]:
-        from gcnmpi.report.outcome import print_inference
+        from gcnmpi.report.progress import print_inference
         from gcnmpi.run.links.asked import score_pairs, top_partners
 
         if request.top is None:
@@ -237,7 +236,7 @@ def propagate(
 
     def call(comm: Comm, claims: Claims) -> Callable[[], None]:
         from gcnmpi.propagation.running import propagate as run
-        from gcnmpi.report.outcome import print_propagated
+        from gcnmpi.report.progress import print_propagated
 
         if request.checkpoints is not None:
             claims.folder(request.checkpoints[0])

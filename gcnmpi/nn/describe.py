@@ -7,14 +7,14 @@ from functools import partial
 from inspect import signature
 
 from gcnmpi.layout.place import Space
-from gcnmpi.nn.decoders import with_decoder
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.rollout import rolled_out
 from gcnmpi.nn.tape import ROWS_OF
+from gcnmpi.nn.tasks.interface import task_of
 from gcnmpi.options.config import Config, GraphConfig
-from gcnmpi.options.frames import Frames, frames_in
+from gcnmpi.options.frames import Frames
 from gcnmpi.options.model import MATRICES, NETWORKS, ModelConfig
-from gcnmpi.options.task import ClassOptions, LinkOptions, SampleOptions, TaskConfig
+from gcnmpi.options.task import ClassOptions, TaskConfig
 from gcnmpi.options.user_network import called, is_user_network
 from partition.errors import UserError
 from partition.graph.aggregation import NORMALIZATIONS
@@ -48,8 +48,8 @@ def network_of(
     much of the rest as it takes. A UserError if it cannot be built of what ``model`` says, or its
     logits are not those of vertices or arcs, as wanted.
     """
-    if isinstance(task, SampleOptions) and task.columns:
-        frames = frames_in(task, features)
+    asked = task_of(task)
+    frames = asked.frames(task, features) or frames
     if frames is not None:
         features, classes = frames.step.features, frames.step.outputs
     build, on = NETWORKS.get(model.name), task.on
@@ -73,7 +73,7 @@ def network_of(
         )
     if frames is not None:
         made = rolled_out(made, frames)
-    return with_decoder(made, task) if isinstance(task, LinkOptions) else made
+    return asked.network(made, task)
 
 
 def matrix_of(model: ModelConfig) -> tuple[str, bool] | None:

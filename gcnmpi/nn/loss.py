@@ -9,7 +9,7 @@ import numpy as np
 from gcnmpi.core.arrays import Number
 from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.place import Place
-from gcnmpi.nn.tasks.interface import Made
+from gcnmpi.nn.tasks.interface import LossInputs
 from gcnmpi.schemes.interface import Scheme
 from gcnmpi.schemes.operations import Operation, Product
 
@@ -21,12 +21,12 @@ class SoftmaxCrossEntropy:
     looked at. The row maximum is subtracted before exponentiating.
     """
 
-    def __init__(self, made: Made) -> None:
-        scheme, kernel, width = made.scheme, made.kernel, made.width
-        labels, mask = made.targets.labels, made.targets.masks["train"]
-        self._scheme, self._kernel, self._k = scheme, kernel, made.place.layer
-        self._count, self._width = made.targets.counts["train"], width
-        block = scheme.block(made.place, width)
+    def __init__(self, inputs: LossInputs) -> None:
+        scheme, kernel, width = inputs.scheme, inputs.kernel, inputs.width
+        labels, mask = inputs.targets.labels, inputs.targets.masks["train"]
+        self._scheme, self._kernel, self._k = scheme, kernel, inputs.place.layer
+        self._count, self._width = inputs.targets.counts["train"], width
+        block = scheme.block(inputs.place, width)
         self._counts_rows = block.counts_rows
         self._examples = int(np.count_nonzero(mask))
         self._one_pass = kernel.softmax_cross_entropy if scheme.whole_rows else None

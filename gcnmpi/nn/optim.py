@@ -113,6 +113,11 @@ class SGD:
         self.velocity = kernel.zeros(len(flat)) if config.momentum else None
         self.steps = 0
 
+    @staticmethod
+    def arrays(config: TrainConfig) -> int:
+        """How many arrays like the parameters it remembers."""
+        return int(config.momentum > 0)
+
     def state(self) -> dict[str, Array]:
         """The velocity, with momentum."""
         return {} if self.velocity is None else {"velocity": self.velocity}
@@ -133,6 +138,11 @@ class Adam:
         self._kernel, self._flat, self._penalty, self._config = kernel, flat, penalty, config
         self.moments = (kernel.zeros(len(flat)), kernel.zeros(len(flat)))
         self.steps = 0
+
+    @staticmethod
+    def arrays(config: TrainConfig) -> int:
+        """How many arrays like the parameters it remembers."""
+        return 2
 
     def state(self) -> dict[str, Array]:
         """Both moments, as checkpoints keep them."""

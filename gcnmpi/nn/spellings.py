@@ -91,20 +91,6 @@ def fitted(state: Spelled, shapes: Mapping[str, tuple[int, ...]]) -> Spelled:
     return Spelled(found, called)
 
 
-def guessed(arrays: Mapping[str, np.ndarray]) -> dict[str, object] | None:
-    """Keys of ``[model]`` that the names and shapes of arrays show; None without convolutions.
-
-    Neither the activation, nor what M is, nor anything else that has no array can be seen.
-    """
-    for kind, needs in _KINDS:
-        if all(name in arrays for name in needs):
-            try:
-                return _mesh(arrays) if kind == "mgn" else _shown(kind, needs[-1], arrays)
-            except (IndexError, TypeError, ValueError, ZeroDivisionError):
-                return None  # arrays of these names, but of shapes that no network has
-    return None
-
-
 def has_split_towers(arrays: Mapping[str, np.ndarray], features: int) -> bool:
     """Whether the towers of a PNAConv read columns of their own (``divide_input``).
 
@@ -128,113 +114,6 @@ def _counted(arrays: Mapping[str, np.ndarray], name: str) -> int:
     return sum(array.ndim == 2 and bool(pattern.fullmatch(n)) for n, array in arrays.items())
 
 
-def _mesh(arrays: Mapping[str, np.ndarray]) -> dict[str, object]:
-    """The blocks of a MeshGraphNet, and the layers of its perceptrons."""
-    blocks = _counted(arrays, "processor.processor_layers.{}.node_mlp.model.0.weight")
-    last = "node_decoder" if "node_decoder.model.0.weight" in arrays else "edge_decoder"
-    found: dict[str, object] = {
-        "name": "mgn",
-        "hidden": (len(arrays["node_encoder.model.0.weight"]),) * blocks,
-        "mlp_layers": _counted(arrays, f"{last}.model.{{}}.weight") - 1,
-    }
-    if f"{last}.model.1.weight" in arrays:
-        found["activation"] = "prelu"
-    return found if f"{last}.model.0.bias" in arrays else found | {"bias": False}
-
-
-def _of_arcs(kind: str, arrays: Mapping[str, np.ndarray]) -> dict[str, object]:
-    """Keys of networks with rows of arcs."""
-    found: dict[str, object] = {}
-    if any(name.endswith((".lin_edge.weight", ".edge_encoder.weight")) for name in arrays):
-        found["arc_features"] = True
-    if any(name.endswith(".lin_beta.weight") for name in arrays):
-        found["beta"] = True
-    if kind == "pna":
-        counts = {
-            "towers": _counted(arrays, "convs.0.pre_nns.{}.0.weight"),
-            "pre_layers": _counted(arrays, "convs.0.pre_nns.0.{}.weight"),
-            "post_layers": _counted(arrays, "convs.0.post_nns.0.{}.weight"),
-        }
-        found |= {name: count for name, count in counts.items() if count > 1}
-    if kind == "gatedgcn":
-        root, key = arrays.get("convs.0.lin_skip.weight"), arrays["convs.0.lin_key.weight"]
-        if root is None:
-            found["root_weight"] = False
-            root = np.empty((0, len(key)))  # whose columns the second layer has
-            key = arrays.get("convs.1.lin_key.weight", root)
-        if key.shape[1] > root.shape[1]:
-            found["arc_features"] = True
-        if "convs.0.bias" not in arrays:
-            found["bias"] = False
-    return found
-
-
-def _shown(kind: str, of_layer: str, arrays: Mapping[str, np.ndarray]) -> dict[str, object]:
-    """The keys of ``[model]`` of a stack of convolutions of some kind.
-
-    ``of_layer`` is an array of the first one with a row for each column of its output.
-    """
-    prefix, rest = of_layer.split("0", 1)
-    count = 1 + max(int(name.split(".")[1]) for name in arrays if name.startswith(prefix))
-    layers = [arrays[name] for k in range(count) if (name := f"{prefix}{k}{rest}") in arrays]
-    hidden = [len(layer) for layer in layers]
-    found: dict[str, object] = {"name": kind}
-    after, any_of = "lin.weight" in arrays, lambda text: any(text in name for name in arrays)
-    if kind == "transformer":  # heads are seen where they are averaged
-        keys = (arrays[f"convs.{k}.lin_key.weight"] for k in (0, count - 1))
-        heads, out_heads = (len(key) // hidden[k] for key, k in zip(keys, (0, -1), strict=True))
-        if heads > 1 and (count > 1 or after):
-            found |= {"heads": heads, "concat": False}
-        if out_heads > 1 and not after:
-            found["out_heads"] = out_heads
-    if kind in ("gat", "gatv2"):
-        scores = {"gat": "att_src", "gatv2": "att"}[kind]
-        first, last = (arrays.get(f"convs.{k}.{scores}", np.empty((1, 1))) for k in (0, count - 1))
-        bias = arrays.get("convs.0.bias", np.empty(hidden[0]))
-        found["heads"] = first.shape[1]
-        if not after:
-            found["out_heads"] = last.shape[1]
-        if len(bias) < hidden[0] and (count > 1 or after):  # the mean of the heads
-            found["concat"] = False
-            hidden = [width // first.shape[1] for width in hidden]
-    found["hidden"] = tuple(hidden if after else hidden[:-1])
-    if after:
-        several = arrays["lin.weight"].shape[-1] == sum(hidden) > hidden[-1]
-        found |= {"jk": "cat"} if several else {"linear_after": True}
-    if any_of("norms."):
-        found["norm"] = "batch" if any_of(".running_mean") else "layer"
-    if any_of("residuals."):
-        found["residual"] = "linear"
-    if any_of("lin_in."):
-        found["linear_before"] = True
-    if any_of("act.weight") or any_of("acts."):
-        found["activation"] = "prelu"
-    if not any(name.endswith(".bias") and "norms." not in name for name in arrays):
-        found["bias"] = False
-    epsilons = {float(array.reshape(-1)[0]) for name, array in arrays.items() if ".eps" in name}
-    if kind in ("gin", "gine") and epsilons != {0.0} and epsilons:
-        found |= {"eps": epsilons.pop()} if len(epsilons) == 1 else {"train_eps": True}
-    return found | _of_arcs(kind, arrays)
-
-
-# Of the first convolution of each network, the arrays; the last one has a row for each column of
-# its output. The first network whose arrays are all there is meant.
-_KINDS = (
-    (
-        "mgn",
-        ("node_encoder.model.0.weight", "processor.processor_layers.0.edge_mlp.model.0.weight"),
-    ),
-    ("gat", ("convs.0.att_src", "convs.0.lin.weight")),
-    ("gatv2", ("convs.0.att", "convs.0.lin_l.weight")),
-    ("sage", ("convs.0.lin_r.weight", "convs.0.lin_l.weight")),
-    ("pna", ("convs.0.pre_nns.0.0.weight", "convs.0.lin.weight")),
-    ("transformer", ("convs.0.lin_key.bias", "convs.0.lin_skip.bias", "convs.0.lin_skip.weight")),
-    ("gatedgcn", ("convs.0.lin_key.bias", "convs.0.lin_value.weight")),
-    ("transformer", ("convs.0.lin_key.weight", "convs.0.lin_skip.weight")),  # without biases
-    ("gine", ("convs.0.lin.weight", "convs.0.nn.lins.0.weight", "convs.0.nn.lins.1.weight")),
-    ("gin", ("convs.0.nn.lins.0.weight", "convs.0.nn.lins.1.weight")),
-    ("gcn", ("convs.0.lin.weight",)),
-)
 WRAPPERS = ("module.", "_orig_mod.", "model.", "gnn.")
 # Within a convolution: name → name here. Also how convolutions are told from other parts.
 OF_CONVOLUTIONS = {

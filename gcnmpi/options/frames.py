@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gcnmpi.options.config import Config
-from gcnmpi.options.model import HiddenOptions, ModelConfig
-from gcnmpi.options.task import WIDTH, LinkOptions, SampleOptions, TaskConfig, check_task, outputs
+from gcnmpi.options.model import ModelConfig
+from gcnmpi.options.task import TASKS, SampleOptions, TaskConfig
 from partition.errors import UserError
 from partition.graph.manifest import Manifest
-from partition.graph.samples import SampleSet
 
 OF_FRAMES = (
     "history", "horizon", "rollout", "difference", "predicted", "columns", "targets", "standardize",
@@ -112,33 +110,7 @@ def frames_in(task: SampleOptions, features: int) -> Frames:
     return replace(alone, static=features - alone.features)
 
 
-def with_frames(config: Config, samples: SampleSet | None) -> Config:
-    """The configuration with the columns of a set of samples, if that is its task.
-
-    A UserError if it has others.
-    """
-    task = config.task
-    if not isinstance(task, SampleOptions) or samples is None:
-        return config
-    columns, targets = samples.columns, samples.target_columns
-    for name, found in (("columns", columns), ("targets", targets)):
-        if (wanted := getattr(task, name)) not in (0, found):
-            raise UserError(
-                f"task.{name} = {wanted}: the samples {samples.name!r} have {found}",
-                "leave it out",
-            )
-    resolved = replace(task, columns=columns, targets=targets)
-    check_task(resolved)
-    return replace(config, task=resolved)
-
-
 def ends(task: TaskConfig, model: ModelConfig, manifest: Manifest) -> tuple[int, int]:
     """Widths of features and outputs; the least where the graph has none, if nothing needs them."""
-    if isinstance(task, SampleOptions):
-        frames = frames_of(task, manifest.inputs, task.columns or 1)
-        return frames.features, frames.outputs
-    width = outputs(task, manifest)
-    if isinstance(task, LinkOptions):
-        hidden = model.hidden if isinstance(model, HiddenOptions) else ()
-        width = task.width or (WIDTH, *hidden)[-1]
-    return manifest.inputs or 1, width or model.fewest_outputs
+    features, outputs = TASKS.get(task.name).ends(task, model, manifest)
+    return features or 1, outputs or model.fewest_outputs

@@ -72,5 +72,5 @@ def must_be_best(name: str) -> None:
         raise UserError(
             warning,
             "install gcnmpi again, where there is a C++ compiler; or name the kernel that you want "
-            f"to measure: --set kernel={kernel} (bench spmm: --kernels, bench_peers.py: --kernel)",
+            f"to measure: --set kernel={kernel} (benchmarks/spmm.py: --kernels)",
         )

@@ -9,7 +9,6 @@ from gcnmpi.core.functions import FUNCTIONS
 from gcnmpi.options.settings import Options, key
 from partition.errors import UserError
 from partition.graph.graph import ARCS, VERTICES
-from partition.graph.manifest import Manifest
 from partition.registry import Registry
 
 SAMPLES = "samples"
@@ -64,15 +63,9 @@ METRICS = Metrics(
     },
 )
 
-_OF_LABELS = ("f1_micro", "f1_macro", "roc_auc", "average_precision")
-# The metrics of each task; the first one is taken where none is named.
-METRICS_OF = {
-    "classes": ("accuracy", *_OF_LABELS),
-    "labels": ("roc_auc", "average_precision", "f1_micro", "f1_macro", "accuracy"),
-    "regression": ("rmse", "mae", "r2"),
-    SAMPLES: ("rmse", "mae", "r2"),
-    LINKS: ("auc", "ap", "mrr", HITS),
-}
+METRICS_OF: dict[str, tuple[str, ...]] = {}
+"""The metrics of each task; the first one is taken where none is named."""
+
 WIDTH = 64  # of the rows of vertices, where the network has no hidden layers
 LOWER_IS_BETTER = ("mae", "rmse", "loss")  # losses are those that modules of PyTorch log
 
@@ -84,16 +77,8 @@ def is_better(metric: str, value: float | None, than: float | None) -> bool:
     return value < than if metric in LOWER_IS_BETTER else value > than
 
 
-TASKS = Registry(
-    "task",
-    {
-        "classes": "gcnmpi.nn.tasks.classes:TASK",
-        "labels": "gcnmpi.nn.tasks.labels:TASK",
-        "regression": "gcnmpi.nn.tasks.regression:TASK",
-        SAMPLES: "gcnmpi.nn.tasks.samples:TASK",
-        LINKS: "gcnmpi.nn.tasks.links:TASK",
-    },
-)
+_TASKS: dict[str, str] = {}
+TASKS = Registry("task", _TASKS)
 
 DECODERS = Registry(
     "decoder",
@@ -282,33 +267,22 @@ class LinkOptions(_BatchOptions):
     supervise: float = key(1.0, positive=True, example=0.5)
 
 
-TASKS.options.update(
-    classes=(ClassOptions,),
-    labels=(ClassOptions,),
-    regression=(RegressionOptions,),
-    samples=(SampleOptions,),
-    links=(LinkOptions,),
-)
+def add_task(name: str, where: str, options: type[TaskConfig], *metrics: str) -> None:
+    """Add a task to the table: "module:attribute", the class of its options, and its metrics."""
+    _TASKS[name] = where
+    TASKS.options[name], METRICS_OF[name] = (options,), metrics
 
 
-def outputs(task: TaskConfig, manifest: Manifest) -> int:
-    """Columns of the network's output for a task on a graph; 0 where the graph lacks its labels.
-
-    Of links, the graph says nothing.
-    """
-    classes, targets = manifest.classes, manifest.targets
-    if task.on == ARCS:
-        classes, targets = manifest.arc_classes, manifest.arc_targets
-    if task.name == "classes":
-        return classes
-    # A class is one of several labels.
-    return targets or (classes if task.name == "labels" else 0)
-
-
-def has_classes(task: TaskConfig, manifest: Manifest) -> bool:
-    """Whether the columns of the output are classes of the graph."""
-    targets = manifest.arc_targets if task.on == ARCS else manifest.targets
-    return task.name == "classes" or (task.name == "labels" and not targets)
+_OF_LABELS = ("f1_micro", "f1_macro", "roc_auc", "average_precision")
+_OF_NUMBERS = ("rmse", "mae", "r2")
+add_task("classes", "gcnmpi.nn.tasks.classes:TASK", ClassOptions, "accuracy", *_OF_LABELS)
+add_task(
+    "labels", "gcnmpi.nn.tasks.labels:TASK", ClassOptions,
+    "roc_auc", "average_precision", "f1_micro", "f1_macro", "accuracy",
+)  # fmt: skip
+add_task("regression", "gcnmpi.nn.tasks.regression:TASK", RegressionOptions, *_OF_NUMBERS)
+add_task(SAMPLES, "gcnmpi.nn.tasks.samples:TASK", SampleOptions, *_OF_NUMBERS)
+add_task(LINKS, "gcnmpi.nn.tasks.links:TASK", LinkOptions, "auc", "ap", "mrr", HITS)
 
 
 def chosen_metrics(task: TaskConfig) -> tuple[str, ...]:
@@ -400,11 +374,6 @@ def tells_relations(task: TaskConfig) -> bool:
 def ranks_all(task: TaskConfig) -> bool:
     """Whether positives are ranked among all vertices but known ones."""
     return isinstance(task, LinkOptions) and task.ranked == FILTERED
-
-
-def masks_arcs(task: TaskConfig) -> bool:
-    """Whether the arcs that a step is about are left out of M in it."""
-    return isinstance(task, LinkOptions) and task.supervise < 1
 
 
 def _check_samples(task: SampleOptions) -> None:

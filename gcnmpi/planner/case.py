@@ -12,15 +12,14 @@ from gcnmpi.layout.place import Place, Space
 from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.program import INPUT, Program, Step, products, summed
-from gcnmpi.nn.tasks.links import pairs_of, with_relations
+from gcnmpi.nn.tasks.interface import task_of
 from gcnmpi.options.config import Config
-from gcnmpi.options.frames import ends, with_frames
-from gcnmpi.options.task import LINKS, LinkOptions, SampleOptions, outputs
+from gcnmpi.options.frames import Frames
 from gcnmpi.planner.machine import Machine
 from gcnmpi.schemes.forecast import Forecast, Sparse
 from gcnmpi.schemes.operations import Operation, Product
 from partition.errors import UserError
-from partition.graph.graph import Graph, examples_of, training_rows
+from partition.graph.graph import Graph, examples_of
 from partition.graph.store import StoredGraph
 from partition.resident import let_go
 
@@ -43,6 +42,8 @@ class Workload:
     target_bytes : int
         Bytes of a number to be learned, of which a row has as many as the output has columns; 0: it
         has one class.
+    frames : Frames or None
+        Where each step has features of its own: how they go over time.
     """
 
     config: Config
@@ -52,6 +53,7 @@ class Workload:
     distances: np.ndarray | None = field(default=None, compare=False)
     feature_entries: int = 0
     target_bytes: int = 0
+    frames: Frames | None = None
 
     @property
     def itemsize(self) -> int:
@@ -183,15 +185,9 @@ def workload(
     ``features`` and ``classes`` are other widths than the graph's: a UserError says that it has
     none, and none are given. ``locality``: whether ``distances`` is to be there.
     """
-    manifest = stored.manifest
-    wanted = outputs(config.task, manifest)
-    if isinstance(config.task, LinkOptions):
-        wanted = ends(config.task, config.model, manifest)[1]
-        config = with_relations(config, pairs_of(stored, config.task))
-    inputs = manifest.inputs
-    if isinstance(config.task, SampleOptions):
-        config = with_frames(config, stored.samples)
-        inputs, wanted = ends(config.task, config.model, manifest)
+    manifest, task = stored.manifest, task_of(config.task)
+    config = task.resolve(config, stored)
+    inputs, wanted = task.ends(config.task, config.model, manifest)
     widths = features or inputs, classes or wanted
     for what, width in zip(("features", "labels"), widths, strict=True):
         if not width:
@@ -199,20 +195,13 @@ def workload(
                 f"{stored.path} has no {what}",
                 f"import it with --{what} FILE.npy, or --{what} random:16 for an experiment",
             )
-    examples = examples_of(stored.graph, config.task.on)
-    trained = training_rows(examples)
-    share = 1.0 if trained is None else float(np.mean(trained))
-    if config.task.name == LINKS:  # of which vertices are not the examples
-        share = 0.0
+    share, target_bytes = task.learned(examples_of(stored.graph, config.task.on))
     config = replace(config, graph=graph_of(config))
     network = network_of(config.model, *widths, manifest.arc_features, config.task, manifest.schema)
     distances = arc_distances(stored.graph) if locality else None
     entries = manifest.feature_entries if features in (None, manifest.inputs) else 0
-    target_bytes = 0
-    if config.task.name != "classes":  # classes that are several labels are float32
-        targets = examples.targets
-        target_bytes = 4 if targets is None else targets.dtype.itemsize
-    return Workload(config, manifest.n, network, share, distances, entries, target_bytes)
+    frames = task.frames(config.task, network.operators[0].width)
+    return Workload(config, manifest.n, network, share, distances, entries, target_bytes, frames)
 
 
 def arc_distances(graph: Graph, quantiles: int = 256, sampled: int = 1 << 16) -> np.ndarray | None:

@@ -55,7 +55,7 @@ from gcnmpi.nn.operators.residences import REFILL
 from gcnmpi.nn.operators.spaces import EXPAND, FOLD
 from gcnmpi.nn.operators.sparse import SPARSE_COMBINE, SPARSE_WEIGHT_GRAD
 from gcnmpi.nn.program import INPUT, Step, products
-from gcnmpi.options.task import TASKS
+from gcnmpi.nn.tasks.interface import task_of
 from gcnmpi.planner.case import Case
 from gcnmpi.planner.memory import memory
 from gcnmpi.schemes.forecast import Dense, Span, Sparse, whole_row_work
@@ -304,4 +304,4 @@ def _update_seconds(case: Case, rank: int) -> float:
 def products_of_loss(case: Case, rank: int) -> list[Product]:
     """Products of the loss: operations on rows that ranks share."""
     options, k = case.work.config.task, case.program.place.layer
-    return TASKS.get(options.name).products(options, k, case.train_rows(rank))
+    return task_of(options).products(options, k, case.train_rows(rank))

@@ -25,10 +25,10 @@ from gcnmpi.nn.compile.on_scheme import decoder_program
 from gcnmpi.nn.decoders import symmetric
 from gcnmpi.nn.program import INPUT
 from gcnmpi.nn.tasks.drawing import CANDIDATES_AT_ONCE, RANKED_AT_ONCE, TILE, Drawer, drawer_of
-from gcnmpi.nn.tasks.links import GROUPED
+from gcnmpi.nn.tasks.links import GROUPED, TASK
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import SCHEMES
-from gcnmpi.options.task import LinkOptions, masks_arcs, ranks_all
+from gcnmpi.options.task import FILTERED, LinkOptions
 from gcnmpi.planner import memory
 from gcnmpi.planner.batch_memory import evaluation_held, training_held
 from gcnmpi.planner.case import Case
@@ -40,6 +40,7 @@ from gcnmpi.planner.costmodel import (
     products_seconds,
     step_seconds,
 )
+from gcnmpi.planner.ranking import Candidate, Epochs, Setting
 from gcnmpi.schemes.forecast import Facts, Span, exchange_volume
 from gcnmpi.schemes.sampled_forecast import LISTED
 from partition.graph.graph import distinct
@@ -139,6 +140,28 @@ class DrawnPairs:
         return metrics, _ways(scores[drawn != scores], drawn[drawn != scores], k, self.share)
 
 
+class LinkEpochs(Epochs):
+    """Epochs of steps, each with all rows of vertices and some pairs."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self._drawn = draw_pairs(setting.stored, setting.work.config)
+
+    def cost(self, candidate: Candidate, case: Case) -> Cost:
+        """The cost of an epoch."""
+        return predict_links(case, self._drawn, *self._where(candidate, case))
+
+    def memory(self, candidate: Candidate, case: Case) -> int:
+        """Peak bytes of the rank that needs most: of the network, and the pairs of a step."""
+        parts, direction = self._where(candidate, case)
+        metrics, _ = self._drawn.placed(parts, case.size, direction)
+        return _memory(case, pairs_case(case, metrics), self._drawn)
+
+    def _where(self, candidate: Candidate, case: Case) -> tuple[np.ndarray, str]:
+        """The rank of each vertex, and the direction of M."""
+        return self._setting.parts(candidate, case), self._setting.direction
+
+
 def draw_pairs(stored: StoredGraph, config: Config) -> DrawnPairs:
     """The pairs of a run's first step; a UserError if the folder has not those of the task."""
     task = config.task
@@ -197,11 +220,6 @@ def predict_links(case: Case, drawn: DrawnPairs, parts: np.ndarray, direction: s
     return cost_of(case, seconds_of, epoch, needed, evaluation_seconds(case))
 
 
-def link_memory(case: Case, drawn: DrawnPairs, parts: np.ndarray, direction: str) -> int:
-    """Peak bytes of the rank that needs most: as :func:`gcnmpi.planner.memory.memory`."""
-    return _memory(case, pairs_case(case, drawn.placed(parts, case.size, direction)[0]), drawn)
-
-
 def _memory(case: Case, pairs: Case, drawn: DrawnPairs) -> int:
     """Peak bytes of the rank that needs most.
 
@@ -209,7 +227,7 @@ def _memory(case: Case, pairs: Case, drawn: DrawnPairs) -> int:
     number that every vertex has on its rank, which the ranks of a node share.
     """
     config, n = case.work.config, case.work.n
-    masks = masks_arcs(config.task)
+    masks = TASK.steps(config.task).matrix
     numbers = 4 * n // min(case.size, case.ranks_per_node)
 
     def trains(one: Case, rank: int) -> int:
@@ -253,7 +271,7 @@ def _candidates_memory(case: Case, drawn: DrawnPairs, rank: int) -> int:
     are candidates, a tile of scores, and the known ones.
     """
     pairs, logits = drawn.drawer.pairs, case.program.values[case.program.logits]
-    filtered = ranks_all(case.work.config.task)
+    filtered = getattr(case.work.config.task, "ranked", "") == FILTERED
     if not filtered and not pairs.drawn and not pairs.candidates:
         return 0
     rows = case.piece_numbers(rank, logits.place, logits.width) * case.work.itemsize
@@ -279,7 +297,7 @@ def _sample_seconds(case: Case, pairs: Case, drawn: DrawnPairs, rank: int) -> fl
         span = [Span(pairs.size, 1, all_pairs=True)]
         asked = Volume(nbytes, nbytes, 2 * (pairs.size - 1))
         seconds += machine.transfer_seconds(asked, span, pairs.ranks_per_node)
-    if masks_arcs(case.work.config.task):
+    if TASK.steps(case.work.config.task).matrix:
         seconds += machine.drawing_seconds(case.arcs(rank)[2], 0, None)
     return seconds
 
@@ -290,7 +308,7 @@ def _beside(case: Case, ways: Sequence[Volume], rank: int) -> Volume:
     assert isinstance(config.task, LinkOptions)
     if config.task.objective in GROUPED:
         found += ways[rank]
-    if masks_arcs(config.task) and config.graph.normalize == "sym":
+    if TASK.steps(config.task).matrix and config.graph.normalize == "sym":
         found += exchange_volume(case.forecast.facts.figures, rank, DEGREE_BYTES, False)
     return found
 

@@ -19,11 +19,9 @@ from gcnmpi.nn.operators.dense import BLOCK_NUMBERS
 from gcnmpi.nn.program import INPUT, Program, Step, Value, products
 from gcnmpi.nn.slices import at_once
 from gcnmpi.options.config import Config
-from gcnmpi.options.frames import frames_in
 from gcnmpi.options.kernel import ONE_PASS, resolve
 from gcnmpi.options.scheme import SCHEMES
-from gcnmpi.options.task import SampleOptions, samples_of_step
-from gcnmpi.options.train import batches_of
+from gcnmpi.options.train import OPTIMIZERS, batches_of
 from gcnmpi.planner.case import ARC_ROWS, GROUP_ROWS, Case, sparse_work
 from gcnmpi.planner.loading import (
     PATTERN_INDEX,
@@ -192,11 +190,10 @@ def samples_memory(case: Case, rank: int) -> int:
 
     0 where there are none.
     """
-    task = case.work.config.task
-    if not isinstance(task, SampleOptions):
+    frames = case.work.frames
+    if frames is None:
         return 0
-    count = samples_of_step(task) // case.groups
-    frames = frames_in(task, case.work.network.operators[0].width)
+    count = case.forecast.samples
     rows = case.rows(rank, Place(0))  # of all samples
     of_step = frames.features - frames.static + case.work.network.widths[-1]
     kept = (frames.history + frames.leads) * frames.columns  # of each sample, at most
@@ -267,7 +264,7 @@ def _halo_memory(case: Case, rank: int, width: int) -> int:
 def state_memory(case: Case, rank: int) -> int:
     """Weights, gradients and the moments of the optimizer; their sum over ranks, and products'."""
     train, reduced = case.work.config.train, case.reduced_bytes(rank)
-    copies = 4 if train.optimizer in ("adam", "adamw") else 2 + (train.momentum > 0)
+    copies = 2 + OPTIMIZERS.get(train.optimizer).arrays(train)
     state = copies * case.parameter_numbers(rank) * case.work.itemsize + reduced
     distinct = _distinct(case.products(rank)).values()
     scratch = [case.forecast.reduction_scratch(rank, *product) for product in distinct]

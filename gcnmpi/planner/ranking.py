@@ -6,6 +6,7 @@ volume of random rows is estimated. Nothing is of size P².
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -14,12 +15,13 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from gcnmpi.layout.runtime import Source, resolved_direction
+from gcnmpi.layout.runtime import Demand, Source, resolved_direction
 from gcnmpi.nn.compile.on_scheme import of_steps, program_on
+from gcnmpi.nn.program import Program
+from gcnmpi.nn.tasks.interface import task_of
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import SCHEMES, ExchangeOptions, GridOptions, SchemeConfig
 from gcnmpi.options.settings import chosen
-from gcnmpi.options.task import LINKS, SampleOptions, samples_of_step
 from gcnmpi.options.train import KEPT, Residences, batches_of
 from gcnmpi.planner.batch_memory import batch_memory
 from gcnmpi.planner.batches import (
@@ -31,17 +33,16 @@ from gcnmpi.planner.batches import (
 )
 from gcnmpi.planner.case import Case, Workload, workload
 from gcnmpi.planner.costmodel import Cost, predict
-from gcnmpi.planner.links import DrawnPairs, draw_pairs, link_memory, predict_links
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import matrix_memory, memory
 from gcnmpi.planner.random_rows import random_partition, random_parts
 from gcnmpi.planner.residences import allowed_by, fitting
-from gcnmpi.planner.samples import predict_samples, with_samples
 from gcnmpi.schemes.forecast import make_facts, mixed_metrics, why_not_mixed
 from gcnmpi.schemes.stacked_forecast import StackedForecast
 from partition.errors import UserError
 from partition.graph.graph import row_sizes
 from partition.graph.store import Partition, StoredGraph, list_partitions, members, read_partition
+from partition.registry import resolved
 
 MOST_DOUBLINGS = 6  # of the number of ranks that advice looks at
 
@@ -112,12 +113,47 @@ class Setting:
         limit: float = math.inf,
     ) -> None:
         config = of_steps(config)
-        if isinstance(config.task, SampleOptions) and stored.samples is None:
-            stored = with_samples(stored, config.task)
+        self._task = task_of(config.task)
+        stored = self._task.planned(stored, config.task)
         self.stored, self.config, self.given = stored, config, given or {}
         self.machine, self.ranks_per_node, self.limit = machine, ranks_per_node, limit
         self.direction = resolved_direction(stored, config)
         self.work: Workload = workload(stored, config, features, classes, locality)
+        self._programs: dict[tuple[object, ...], tuple[Program, Demand]] = {}
+
+    def on(
+        self, config: Config, machine: Machine, ranks_per_node: int, limit: float = math.inf
+    ) -> Setting:
+        """The same graph and network elsewhere: programs that were compiled are not again.
+
+        ``config`` differs from that of this setting in the options of the scheme, in
+        ``train.memory`` and in what programs do not depend on.
+        """
+        found = copy.copy(self)
+        for drawn in ("batches", "epochs"):
+            vars(found).pop(drawn, None)
+        found.config, found.work = config, replace(self.work, config=config)
+        found.machine, found.ranks_per_node, found.limit = machine, ranks_per_node, limit
+        return found
+
+    def program(
+        self, candidate: Candidate, size: int, kept: str, trains: bool = True
+    ) -> tuple[Program, Demand]:
+        """The program of a candidate, and what it asks of the scheme: see ``program_on``.
+
+        ``kept`` stands for ``train.memory``; ``size`` is that of a group of ranks.
+        """
+        scheme, partition = candidate.scheme, candidate.partition
+        if isinstance(scheme, ExchangeOptions):  # what carries messages is resolved later
+            scheme = replace(scheme, transport="auto")
+        part_of = None if partition is None else (partition.name, partition.id)
+        key = scheme, part_of, candidate.groups, size, kept, trains
+        if key not in self._programs:
+            train = replace(self.work.config.train, memory=kept, groups=candidate.groups)
+            config = replace(self.work.config, scheme=candidate.scheme, train=train)
+            source = Source(self.stored, partition, self.direction)
+            self._programs[key] = program_on(self.work.network, source, config, size, trains)
+        return self._programs[key]
 
     def case(self, candidate: Candidate, size: int, trains: bool = True) -> Case:
         """A candidate on so many ranks, for the cost model; ``trains`` as for ``program_on``.
@@ -128,7 +164,9 @@ class Setting:
         if not trains or Residences.told(wanted) is not None:
             return self._case(candidate, size, wanted, trains)
         allowed = allowed_by(self.config, self.limit)  # pairs are drawn for a given size only
-        needs = partial(self._memory, candidate) if allowed.given else memory
+        needs: Callable[[Case], int] = memory
+        if allowed.given:
+            needs = partial(self.epochs.memory, candidate)
         return fitting(lambda left: self._case(candidate, size, str(left)), needs, allowed)
 
     def _case(self, candidate: Candidate, size: int, kept: str, trains: bool = True) -> Case:
@@ -138,20 +176,20 @@ class Setting:
         config = replace(work.config, scheme=candidate.scheme)
         source = Source(self.stored, candidate.partition, self.direction)
         size //= groups
-        program, demand = program_on(self.work.network, source, config, size, trains)
+        program, demand = self.program(candidate, size, kept, trains)
         facts = make_facts(source, config, demand)
         forecast = SCHEMES.get(candidate.scheme.name).forecast(candidate.scheme, size, facts)
-        if isinstance(config.task, SampleOptions):
-            forecast = StackedForecast(forecast, samples_of_step(config.task) // groups)
+        if samples := self._task.steps(config.task).samples:
+            forecast = StackedForecast(forecast, samples // groups)
         return Case(forecast, size, work, self.machine, self.ranks_per_node, program, groups)
 
     def groups(self, size: int) -> list[int]:
         """The numbers of groups that so many ranks may be divided into."""
-        task, wanted = self.config.task, self.config.train.groups
-        if not isinstance(task, SampleOptions):
+        samples, wanted = self._task.steps(self.config.task).samples, self.config.train.groups
+        if not samples:
             return [1]
         possible = [wanted] if "train.groups" in self.given else range(1, size + 1)
-        return [g for g in possible if size % g == 0 and samples_of_step(task) % g == 0]
+        return [g for g in possible if size % g == 0 and samples % g == 0]
 
     @cached_property
     def batches(self) -> DrawnBatches | None:
@@ -161,33 +199,18 @@ class Setting:
         return draw_batches(self.stored, self.work.config, self.work.network, self.direction)
 
     @cached_property
-    def pairs(self) -> DrawnPairs | None:
-        """Pairs that stand for those of every step; None of other tasks."""
-        if self.config.task.name != LINKS:
-            return None
-        return draw_pairs(self.stored, self.work.config)
+    def epochs(self) -> Epochs:
+        """The epochs of the task; a UserError if the folder has not its examples."""
+        found: Epochs = resolved(self._task.forecast)(self)
+        return found
 
     def cost(self, candidate: Candidate, size: int) -> Cost:
-        """The cost of an epoch, of mini-batches or with pairs where these are configured."""
-        case = self.case(candidate, size)
-        if self.pairs is not None:
-            return predict_links(case, *self._pairs(case, candidate))
-        if isinstance(self.config.task, SampleOptions):
-            return predict_samples(case, self.stored.samples)
-        if self.batches is None:
-            return predict(case)
-        return predict_batches(case, self._batch_cases(case, candidate), self.batches)
+        """The cost of an epoch."""
+        return self.epochs.cost(candidate, self.case(candidate, size))
 
     def memory(self, candidate: Candidate, size: int) -> int:
         """Peak bytes of the rank that needs most."""
-        return self._memory(candidate, self.case(candidate, size))
-
-    def _memory(self, candidate: Candidate, case: Case) -> int:
-        if self.pairs is not None:
-            return link_memory(case, *self._pairs(case, candidate))
-        if self.batches is None:
-            return memory(case)
-        return batch_memory(case, self._batch_cases(case, candidate), self.batches.sampler)
+        return self.epochs.memory(candidate, self.case(candidate, size))
 
     def fits(self, candidate: Candidate, size: int) -> bool:
         """Whether the limit suffices that rank; residences are not tried if M alone exceeds it."""
@@ -195,18 +218,8 @@ class Setting:
         alone = partial(matrix_memory, case) if self.batches is None else lambda rank: 0
         return case.peak(alone) <= self.limit and self.memory(candidate, size) <= self.limit
 
-    def _batch_cases(self, case: Case, candidate: Candidate) -> list[Case]:
-        assert self.batches is not None
-        if not SCHEMES.get(candidate.scheme.name).asks_for_rows:
-            return tile_cases(case, candidate.scheme, self.batches.tile_sizes())
-        sizes = self.batches.sizes(self._parts(case, candidate), case.size)
-        return batch_cases(case, Source(self.stored, candidate.partition, self.direction), sizes)
-
-    def _pairs(self, case: Case, candidate: Candidate) -> tuple[DrawnPairs, np.ndarray, str]:
-        assert self.pairs is not None
-        return self.pairs, self._parts(case, candidate), self.direction
-
-    def _parts(self, case: Case, candidate: Candidate) -> np.ndarray:
+    def parts(self, candidate: Candidate, case: Case) -> np.ndarray:
+        """The rank of each vertex, (n,)."""
         partition = candidate.partition
         if partition is None or candidate.estimated:
             return random_parts(self.stored.manifest.n, case.size)
@@ -219,10 +232,9 @@ class Setting:
             return []
         if batches_of(self.config.train) is not None:  # each has an exchange of rows
             return []
-        config = replace(self.work.config, scheme=scheme)
-        source = Source(self.stored, partition, self.direction)
+        rows = replace(candidate, scheme=replace(scheme, exchange="rows"))
         try:
-            demand = program_on(self.work.network, source, config, size)[1]
+            demand = self.program(rows, size, KEPT)[1]
         except UserError:  # which the candidate raises too
             return []
         if why_not_mixed(partition, scheme, demand) is not None:
@@ -247,6 +259,35 @@ class Setting:
         # Entries of each column of M outside its diagonal: rows of M transposed.
         other = "out" if self.direction == "in" else "in"
         return np.unique(row_sizes(self.stored.merged, other) - 1, return_counts=True)
+
+
+class Epochs:
+    """Epochs of a setting on paper: of all vertices at once, or of mini-batches."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+
+    def cost(self, candidate: Candidate, case: Case) -> Cost:
+        """The cost of an epoch."""
+        batches = self._setting.batches
+        if batches is None:
+            return predict(case)
+        return predict_batches(case, self._batches(candidate, case, batches), batches)
+
+    def memory(self, candidate: Candidate, case: Case) -> int:
+        """Peak bytes of the rank that needs most."""
+        batches = self._setting.batches
+        if batches is None:
+            return memory(case)
+        return batch_memory(case, self._batches(candidate, case, batches), batches.sampler)
+
+    def _batches(self, candidate: Candidate, case: Case, drawn: DrawnBatches) -> list[Case]:
+        setting = self._setting
+        if not SCHEMES.get(candidate.scheme.name).asks_for_rows:
+            return tile_cases(case, candidate.scheme, drawn.tile_sizes())
+        sizes = drawn.sizes(setting.parts(candidate, case), case.size)
+        source = Source(setting.stored, candidate.partition, setting.direction)
+        return batch_cases(case, source, sizes)
 
 
 def rank_schemes(
@@ -278,15 +319,13 @@ def rank_schemes(
     n = setting.stored.manifest.n
     if size // max(setting.groups(size), default=1) > n:
         raise UserError(f"{size} ranks for {n} vertices: use no more ranks than those")
-    if setting.config.task.name == LINKS:
-        assert setting.pairs is not None  # a UserError where the folder has none: of no scheme
-    ranked = []
+    ranked, epochs = [], setting.epochs  # without examples, a UserError: of no scheme
     found, skipped = candidates(
         setting, size, schemes=schemes, partitions=partitions, estimate=estimate
     )
     for candidate in found:
         try:
-            cost = setting.cost(candidate, size)
+            cost = epochs.cost(candidate, setting.case(candidate, size))
         except UserError as error:
             skip(skipped, candidate, error)
             continue

@@ -19,8 +19,8 @@ from functools import cache, cached_property
 from gcnmpi.layout.place import Place, Space
 from gcnmpi.nn.compile.residency import choices
 from gcnmpi.nn.slices import at_once
+from gcnmpi.nn.tasks.interface import task_of
 from gcnmpi.options.config import Config
-from gcnmpi.options.task import masks_arcs
 from gcnmpi.options.train import Residences, batches_of
 from gcnmpi.planner.case import Case
 from gcnmpi.planner.costmodel import step_seconds
@@ -59,7 +59,7 @@ def allowed_by(config: Config, limit: float) -> Allowed:
     """The residences that a configuration allows on a rank that has so many bytes."""
     train, given = config.train, config.train.memory != "auto"
     # The matrices of a batch live for a moment.
-    moves = batches_of(train) is None and not masks_arcs(config.task)
+    moves = batches_of(train) is None and not task_of(config.task).steps(config.task).matrix
     return Allowed(
         limit=parse_bytes(train.memory, "train.memory") if given else limit,
         given=given and moves,

@@ -9,7 +9,8 @@ matrix of a pass.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,15 +20,15 @@ from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.initial import initial
 from gcnmpi.nn.network import Network
 from gcnmpi.options.config import Config
-from gcnmpi.options.task import LinkOptions, chosen_metrics
-from gcnmpi.proof.arcs import GROUPS, OF_TYPE, arcs_of, rows_of
+from gcnmpi.options.task import LOWER_IS_BETTER, chosen_metrics
 from gcnmpi.proof.losses import labels_of, loss_of
-from gcnmpi.proof.passes import ArcRows, Backward, Pass
+from gcnmpi.proof.passes import GROUPS, OF_TYPE, ArcRows, Backward, Pass, arcs_of, rows_of
 from gcnmpi.proof.rules import RULES, reads_values
 from gcnmpi.proof.scores import score
 from gcnmpi.proof.updates import UPDATES, Weights, clipped, rate, without_noise
 from partition.graph.aggregation import aggregation_matrix
 from partition.graph.graph import ARCS, UNLABELLED, VERTICES, Graph, examples_of
+from partition.graph.store import StoredGraph
 
 FEATURES = "0.features"  # among them where they are trained, (n, width)
 
@@ -44,30 +45,75 @@ class Curve:
     matrix: sp.csr_array  # M, (n, n)
 
 
-def train(graph: Graph, direction: str, config: Config, epochs: int) -> Curve:
-    """Train ``epochs`` epochs on the whole graph, whatever ``config.train.epochs`` says.
+class Serial(ABC):
+    """A task in one process: what a run of it has to equal.
 
-    The graph has features and labels, and the masks of one split; M has the given direction, "in"
-    or "out". ``graph``, ``model``, ``task`` and ``train`` of the configuration are obeyed, but for
-    the end of training; dtype, kernel, scheme, the order of the products and caching are not.
+    Attributes
+    ----------
+    rows : Rows
+        The network, and the rows that it gives.
+    batches : int
+        Updates of an epoch.
+    exact : bool
+        Whether metrics of a run are those of its outputs; else near those of the serial run.
+    of_classes : bool
+        Whether a row is of one class, that of its largest output.
     """
-    problem = Problem(graph, direction, config)
-    weights = problem.initial()
-    update = UPDATES[config.train.optimizer](config.train, problem.first_layer)
+
+    rows: Rows
+    batches = 1
+    exact = True
+    of_classes = False
+
+    @abstractmethod
+    def gradient(
+        self, weights: Weights, epoch: int, batch: int = 0
+    ) -> tuple[float, Weights, Weights]:
+        """Loss of a batch, its gradient and the next running moments, with the epoch's dropout.
+
+        The gradient is that of the trained parameters, without weight decay.
+        """
+
+    @abstractmethod
+    def outputs(self, weights: Weights) -> np.ndarray:
+        """The output of an evaluation, (rows, columns)."""
+
+    @abstractmethod
+    def metrics(
+        self, weights: Weights, outputs: np.ndarray | None = None
+    ) -> dict[str, float | None]:
+        """The metrics that are configured; of these outputs, if they are given."""
+
+    def share(self, batch: int) -> float:
+        """The share of a batch in the loss of an epoch."""
+        return 1 / self.batches
+
+
+def train(serial: Serial, epochs: int) -> Curve:
+    """Train so many epochs, whatever ``train.epochs`` says.
+
+    ``graph``, ``model``, ``task`` and ``train`` of the configuration are obeyed, but for the end of
+    training; dtype, kernel, scheme, the order of the products and caching are not.
+    """
+    config = serial.rows.config.train
+    metric = chosen_metrics(serial.rows.config.task)[0]
+    weights, update = serial.rows.initial(), UPDATES[config.optimizer]
+    step = update(config, serial.rows.first_layer)
     losses: list[float] = []
     first: Weights = {}
     values: list[float | None] = []
     for epoch in range(1, epochs + 1):
-        loss, gradient, moments = problem.gradient(weights, epoch)
-        losses.append(loss)
-        gradient = without_noise(gradient, loss)
-        first = first or gradient
-        metric = chosen_metrics(config.task)[0]
-        lr = rate(config.train, epoch, values, metric in ("mae", "rmse"))
-        weights = update(weights, clipped(config.train, gradient), lr) | moments
-        if config.train.schedule == "plateau":
-            values.append(problem.validation(metric, weights))
-    return Curve(losses, first, weights, problem.logits(weights), problem.matrix)
+        lr, total = rate(config, epoch, values, metric in LOWER_IS_BETTER), 0.0
+        for batch in range(serial.batches):
+            loss, gradient, moments = serial.gradient(weights, epoch, batch)
+            gradient = without_noise(gradient, loss)
+            first = first or gradient
+            total += loss * serial.share(batch)
+            weights = step(weights, clipped(config, gradient), lr) | moments
+        losses.append(total)
+        if config.schedule == "plateau":
+            values.append(serial.metrics(weights)[f"val_{metric}"])
+    return Curve(losses, first, weights, serial.outputs(weights), serial.rows.matrix)
 
 
 def inputs(graph: Graph) -> np.ndarray:
@@ -103,11 +149,8 @@ class Rows:
         if options.feature_norm == "row":
             sums = self.features.sum(axis=1, keepdims=True)
             self.features = self.features / np.where(sums == 0, np.inf, sums)
-        task, model = config.task, config.model
-        if isinstance(task, LinkOptions):
-            width = task.width or (64, *getattr(model, "hidden", ()))[-1]
-        ends = self.features.shape[1], width, graph.arc_data.width, task, graph.schema
-        self.network = network or network_of(model, *ends)
+        ends = self.features.shape[1], width, graph.arc_data.width, config.task, graph.schema
+        self.network = network or network_of(config.model, *ends)
         # Values that nobody reads are not asked for: M of a network without products with it.
         normalize = options.normalize if reads_values(self.network.operators) else "none"
         self.matrix = aggregation_matrix(graph, direction, options.self_loops, normalize)
@@ -129,88 +172,123 @@ class Rows:
             weights[FEATURES] = self.features
         return weights
 
-    def forward(
-        self, weights: Mapping[str, np.ndarray], epoch: int | None
-    ) -> tuple[list[np.ndarray], list[Backward], Weights]:
-        """Value and backward function of every operator."""
-        seed = self.config.train.seed
-        of_vertices = Pass(self.matrix, self.arcs, seed, epoch, {}, FEATURES in weights)
-        keys = {VERTICES: None, ARCS: self.arcs.keys, GROUPS: self.arcs.group_keys}
+    def forward(self, weights: Weights, epoch: int | None) -> tuple[Passed, Weights]:
+        """A pass over the network, and the next running moments."""
+        seed, arcs = self.config.train.seed, self.arcs
+        run = Pass(self.matrix, arcs, seed, epoch, {}, FEATURES in weights)
+        keys = {VERTICES: None, ARCS: arcs.keys, GROUPS: arcs.group_keys}
         if (of_type := self.network.type) is not None:
-            keys[OF_TYPE] = np.flatnonzero(self.arcs.of_type(of_type))
-        values, rows = [weights.get(FEATURES, self.features)], [VERTICES]
+            keys[OF_TYPE] = np.flatnonzero(arcs.of_type(of_type))
+        first = weights.get(FEATURES, self.features)
+        return Passed.of(self.network, first, weights, run, keys), run.moments
+
+
+@dataclass(frozen=True)
+class Passed:
+    """A pass over the operators of a network: their values, and how gradients go back."""
+
+    network: Network
+    weights: Weights
+    values: list[np.ndarray]
+    backwards: list[Backward]
+
+    @classmethod
+    def of(
+        cls,
+        network: Network,
+        first: np.ndarray,
+        weights: Weights,
+        run: Pass,
+        keys: Mapping[str, np.ndarray | None],
+    ) -> Passed:
+        """The pass from the first value; ``keys`` are those of rows, for dropout."""
+        values, rows = [first], [VERTICES]
         backwards: list[Backward] = [lambda g: ([], {})]
-        for operator in self.network.operators[1:]:
-            inputs = [values[i] for i in operator.inputs]
+        for operator in network.operators[1:]:
             given = [rows[i] for i in operator.inputs]
             rows.append(rows_of(operator, given))
-            arcs = arcs_of(operator, self.arcs, [*given, rows[-1]])
-            run = replace(of_vertices, arcs=arcs, keys=keys[rows[-1]])
-            value, backward = RULES[type(operator)](operator, inputs, weights, run)
+            arcs = arcs_of(operator, run.arcs, [*given, rows[-1]])
+            own = replace(run, arcs=arcs, keys=keys[rows[-1]])
+            read = [values[i] for i in operator.inputs]
+            value, backward = RULES[type(operator)](operator, read, weights, own)
             values.append(value)
             backwards.append(backward)
-        return values, backwards, of_vertices.moments
+        return cls(network, weights, values, backwards)
 
-    def backward(
-        self,
-        backwards: Sequence[Backward],
-        values: Sequence[np.ndarray],
-        grad: np.ndarray,
-        weights: Mapping[str, np.ndarray],
-    ) -> Weights:
-        """The gradient of the trained parameters, from that of the last value."""
-        grads = [np.zeros_like(value) for value in values]
+    @property
+    def output(self) -> np.ndarray:
+        """The value of the last operator."""
+        return self.values[-1]
+
+    def back(self, grad: np.ndarray) -> tuple[np.ndarray, Weights]:
+        """From the gradient of the output that of the first value, and of trained parameters."""
+        grads = [np.zeros_like(value) for value in self.values]
         grads[-1] = grad
-        operators = self.network.operators
+        operators, parameters = self.network.operators, self.network.parameters
         read = {name for operator in operators for name in operator.parameters}
-        trained = {n for n, p in self.network.parameters.items() if p.trained and n in read}
-        gradient = {name: np.zeros_like(weights[name]) for name in weights if name in trained}
+        gradient = {
+            name: np.zeros_like(self.weights[name])
+            for name, one in parameters.items()
+            if one.trained and name in read
+        }
         for number in range(len(operators) - 1, 0, -1):
-            inputs, parameters = backwards[number](grads[number])
-            for source, share in zip(operators[number].inputs, inputs, strict=True):
+            shares, of_parameters = self.backwards[number](grads[number])
+            for source, share in zip(operators[number].inputs, shares, strict=True):
                 grads[source] = grads[source] + share
-            for name, share in parameters.items():
-                if name in trained:
+            for name, share in of_parameters.items():
+                if name in gradient:
                     gradient[name] = gradient[name] + share
-        if FEATURES in weights:
+        if FEATURES in self.weights:
             gradient[FEATURES] = grads[0]
-        return gradient
+        return grads[0], gradient
 
 
-class Problem(Rows):
-    """A network on a graph: its loss, gradient and logits at any weights, as :class:`Rows`."""
+class Problem(Rows, Serial):
+    """A network on a graph with labelled rows."""
 
     def __init__(
         self, graph: Graph, direction: str, config: Config, network: Network | None = None
     ) -> None:
         examples = examples_of(graph, config.task.on)
         self._labels, self._loss = labels_of(examples, config.task), loss_of(examples, config.task)
-        self._validation = examples.masks.get("val", np.zeros(examples.n, bool))
+        known = self._labels != UNLABELLED
+        known = known if self._labels.ndim == 1 else np.ones(examples.n, bool)
+        self.of_classes = self._labels.ndim == 1
+        masks = {name: known & mask for name, mask in examples.masks.items()}
+        self._masks, self.rows = {"train": known, **masks}, self
         width = examples.classes if self._labels.ndim == 1 else self._labels.shape[1]
         super().__init__(graph, direction, config, width, network)
         # The rows of the output that have labels, in the order of the graph.
-        self._rows = self.arcs.places if config.task.on == ARCS else np.arange(graph.n)
+        self._places = self.arcs.places if config.task.on == ARCS else np.arange(graph.n)
 
     def gradient(
-        self, weights: Mapping[str, np.ndarray], epoch: int
+        self, weights: Weights, epoch: int, batch: int = 0
     ) -> tuple[float, Weights, Weights]:
-        """Loss, its gradient and the next running moments, with the dropout of an epoch.
+        """Of all labelled rows at once."""
+        passed, moments = self.forward(weights, epoch)
+        loss, of_rows = self._loss(passed.output[self._places])
+        grad = np.zeros_like(passed.output)
+        grad[self._places] = of_rows
+        return loss, passed.back(grad)[1], moments
 
-        The gradient is that of the trained parameters, without weight decay.
-        """
-        values, backwards, moments = self.forward(weights, epoch)
-        loss, of_rows = self._loss(values[-1][self._rows])
-        grad = np.zeros_like(values[-1])
-        grad[self._rows] = of_rows
-        return loss, self.backward(backwards, values, grad, weights), moments
-
-    def logits(self, weights: Mapping[str, np.ndarray]) -> np.ndarray:
+    def logits(self, weights: Weights) -> np.ndarray:
         """The output of an evaluation, (n, columns); of arcs, those of the graph in its order."""
-        return self.forward(weights, None)[0][-1][self._rows]
+        return self.forward(weights, None)[0].output[self._places]
 
-    def validation(self, metric: str, weights: Mapping[str, np.ndarray]) -> float | None:
-        """A metric of what is to be validated, in an evaluation."""
-        some = np.array(self._validation)
-        if self._labels.ndim == 1:
-            some &= self._labels != UNLABELLED
-        return score(metric, self.logits(weights)[some], self._labels[some])
+    outputs = logits
+
+    def metrics(
+        self, weights: Weights, outputs: np.ndarray | None = None
+    ) -> dict[str, float | None]:
+        """Of every mask there is."""
+        logits = self.logits(weights) if outputs is None else outputs
+        return {
+            f"{mask}_{metric}": score(metric, logits[some], self._labels[some])
+            for mask, some in self._masks.items()
+            for metric in chosen_metrics(self.config.task)
+        }
+
+
+def of_rows(stored: StoredGraph, direction: str, config: Config) -> Serial:
+    """The twin of a task on labelled rows."""
+    return Problem(stored.graph, direction, config)

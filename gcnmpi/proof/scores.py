@@ -11,6 +11,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from gcnmpi.options.task import hits_of
+
+EQUAL = 1e-11  # how far apart scores of pairs are that count as equal
+
 
 def score(metric: str, logits: np.ndarray, labels: np.ndarray) -> float | None:
     """A metric of vertices with (m, c) logits; None where it is not defined.
@@ -129,7 +133,7 @@ def _r2(z: np.ndarray, y: np.ndarray) -> float | None:
     for s, t in _columns(z, y):
         if len(s) > 1:
             left, spread = float(np.sum((s - t) ** 2)), float(np.sum((t - t.mean()) ** 2))
-            found.append(1 - left / spread if spread else float(left == 0))
+            found.append(1 - left / spread if np.ptp(t) else float(left == 0))
     return _mean(found)
 
 
@@ -137,3 +141,36 @@ SCORES: dict[str, Callable[[np.ndarray, np.ndarray], float | None]] = {
     "accuracy": _accuracy, "f1_micro": _f1_micro, "f1_macro": _f1_macro, "roc_auc": _roc_auc,
     "average_precision": _average_precision, "mae": _mae, "rmse": _rmse, "r2": _r2,
 }  # fmt: skip
+
+
+def score_pairs(
+    metric: str, positives: np.ndarray, negatives: np.ndarray, among: np.ndarray | None
+) -> float | None:
+    """A metric of scores, by counting; ``among`` are those of each positive's candidates."""
+    if not len(positives):
+        return None
+    if k := hits_of(metric):
+        if among is not None:
+            return float(np.mean(ranks_of(positives, among) <= k))
+        if len(negatives) < k:
+            return 1.0
+        return float(np.mean(positives > sorted(negatives.tolist())[-k] + EQUAL))
+    if metric == "mrr":
+        every = np.tile(negatives, (len(positives), 1)) if among is None else among
+        return float(np.mean(1 / ranks_of(positives, every)))
+    if not len(negatives):
+        return None
+    if metric == "auc":
+        apart = positives[:, np.newaxis] - negatives
+        return float(np.mean((apart > EQUAL) + (abs(apart) <= EQUAL) / 2))
+    found = []
+    for s in positives:  # precision at the threshold of each positive
+        hits, misses = np.sum(positives >= s - EQUAL), np.sum(negatives >= s - EQUAL)
+        found.append(hits / (hits + misses))
+    return float(np.mean(found))
+
+
+def ranks_of(positives: np.ndarray, among: np.ndarray) -> np.ndarray:
+    """The rank of each positive, (m,), among candidates (m, C), by counting."""
+    s = positives[:, np.newaxis]
+    return ((among > s + EQUAL).sum(axis=1) + (among >= s - EQUAL).sum(axis=1)) / 2 + 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -26,35 +26,41 @@ from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place, Space
 from gcnmpi.mpi.comm import Comm, maximum, redistribute, rest_until_all
 from gcnmpi.nn.model import Model, input_pieces
+from gcnmpi.nn.tasks.interface import task_of
 from gcnmpi.options.config import Config
-from gcnmpi.options.task import SAMPLES
 from gcnmpi.options.train import batches_of
-from gcnmpi.proof import links, oracle, samples
 from gcnmpi.proof.checks import (
+    STEPS,
+    STEPS_TOLERANCES,
     Check,
     Verified,
     distance,
     facts_of,
+    finite_differences,
     loss_curve,
     of_each,
     rounding_checks,
     size,
-    step_of,
+    steps_apart,
     traffic_checks,
     worst,
 )
-from gcnmpi.proof.losses import labels_of
-from gcnmpi.proof.parts import STEPS, STEPS_TOLERANCES, finite_differences, steps_apart
+from gcnmpi.proof.links import training_graph
+from gcnmpi.proof.oracle import FEATURES, Curve, Serial
+from gcnmpi.proof.oracle import train as serial_run
 from gcnmpi.proof.passes import ArcRows
-from gcnmpi.proof.scores import score
+from gcnmpi.proof.updates import Weights
 from gcnmpi.run.opening import kernel_of_rank
 from gcnmpi.run.problem import Problem, open_problem
+from gcnmpi.run.step import Step
 from gcnmpi.run.trainer import Result, train
 from gcnmpi.schemes.operations import SUMS
+from gcnmpi.schemes.stacked import StackedScheme
 from partition.errors import UserError
-from partition.graph.graph import UNLABELLED, Graph, examples_of, merged
+from partition.graph.graph import Graph, merged
 from partition.graph.metrics import Metrics, measure, measure_mixed
 from partition.graph.store import open_graph, read_partition
+from partition.registry import resolved
 
 EPOCHS = 20  # trained at most
 DIRECTIONS = 4  # of finite differences
@@ -111,31 +117,53 @@ def verify(
             "leave train.batches out",
         )
     epochs = min(config.train.epochs, EPOCHS)
-    short = dataclasses.replace(
-        config.train, epochs=epochs, eval_every=config.train.eval_every or epochs
-    )
+    every = config.train.eval_every or epochs
+    short = dataclasses.replace(config.train, epochs=epochs, eval_every=every)
     asked = dataclasses.replace(config, train=short)
-    if config.task.name == SAMPLES:
-        within = TOLERANCES[config.dtype]
-        found = samples.verified(comm, graph, partition, asked, (within.curve, within.weights))
-        rest_until_all(comm, moved)
-        return found
     config = dataclasses.replace(asked, comm=dataclasses.replace(asked.comm, precision=EXACT))
-    tolerances = TOLERANCES[config.dtype]
     problem = open_problem(comm, graph, partition, config)
     result = train(problem)
+    weights = _canonical(problem, result.model, result.model.parameters.flat)
+    # Of several samples at once, only what comes out of training has a serial twin.
+    alone = not isinstance(problem.scheme, StackedScheme)
+    run = _measured(problem, result) if alone else None
+    rounded = []
+    if asked.comm.precision != EXACT:
+        gradient = None if run is None else run.flat
+        rounded = rounding_checks(comm, graph, partition, asked, result, gradient)
+    checks: list[Check] = []
+    if comm.rank == 0:
+        checks = [*_checks(problem, result, weights, run), *rounded]
+    rest_until_all(comm, moved)
+    return Verified(facts_of(problem, result) if comm.rank == 0 else {}, comm.bcast(checks))
 
-    # All ranks take part in this; whole matrices arrive on rank 0.
-    model = result.model
+
+@dataclass(frozen=True)
+class _Measured:
+    """Results of a run besides its curve and weights; whole matrices are on rank 0."""
+
+    logits: np.ndarray
+    classes: np.ndarray
+    gradient: Weights
+    flat: np.ndarray  # the same, of this rank
+    products: list[Products]
+    gathered: float | None  # how far rows with their halo are from what they should be
+    difference: float | None
+    plans: list[dict[str, int] | None]
+    steps: list[Check]
+
+
+def _measured(problem: Problem, result: Result) -> _Measured:
+    """Look at a run; all ranks together."""
+    model, kernel, tolerances = result.model, problem.runtime.kernel, _tolerances(problem)
     last, width = model.place, model.widths[-1]
     logits = model.forward()
     classes = problem.scheme.row_argmax(last.layer, logits, width)
-    logits = _whole(problem, last, problem.runtime.kernel.to_host(logits), width)
+    logits = _whole(problem, last, kernel.to_host(logits), width)
     classes = _whole(problem, last, classes, width)
-    weights = _canonical(problem, model, model.parameters.flat)
-    step = step_of(problem)
+    step = Step(problem)
     loss, first = step.gradient(1)
-    flat = np.array(problem.runtime.kernel.to_host(first), np.float64)
+    flat = np.array(kernel.to_host(first), np.float64)
     step.drop_noise(step.model.gradients.flat, loss)
     gradient = _canonical(problem, step.model, step.model.gradients.flat)
     products = [_products(problem, k, width) for k, width in _multiplied(problem, model)]
@@ -144,32 +172,57 @@ def verify(
     difference = None
     if tolerances.difference:
         difference = finite_differences(problem, step, tolerances.difference, DIRECTIONS)
-    plans = comm.gather(_plan_figures(problem)) or []
+    plans = problem.runtime.comm.gather(_plan_figures(problem)) or []
     steps = _optimizer_steps(problem)
-    rounded = []
-    if asked.comm.precision != EXACT:
-        rounded = rounding_checks(comm, graph, partition, asked, result, flat)
+    return _Measured(logits, classes, gradient, flat, products, gathered, difference, plans, steps)
 
-    checks: list[Check] = []
-    if comm.rank == 0:
-        expected, metrics = _expected(problem, config, result, logits, weights)
-        checks = [
-            loss_curve(result, expected.losses, tolerances.curve),
-            of_each("first gradient", gradient, expected.gradient, tolerances.gradient),
-            of_each("final weights", weights, expected.weights, tolerances.weights),
-            Check("logits", distance(logits, expected.logits), tolerances.weights),
-            *_predictions(config, classes, expected.logits, tolerances.weights),
-            metrics,
-            *_product_checks(products, _multiplies(problem, expected), tolerances.product),
-        ]
-        if gathered is not None:
+
+def _tolerances(problem: Problem) -> Tolerances:
+    return TOLERANCES[problem.config.dtype]
+
+
+def _checks(
+    problem: Problem, result: Result, weights: Weights, run: _Measured | None
+) -> Iterator[Check]:
+    """The checks against a serial run, which rank 0 makes."""
+    within, source, config = _tolerances(problem), problem.source, problem.config
+    make: Callable[..., Serial] = resolved(task_of(config.task).serial)
+    serial = make(source.stored, source.direction, config)
+    expected = serial_run(serial, len(result.epochs))
+    yield loss_curve(result, expected.losses, within.curve)
+    if run is not None:
+        yield of_each("first gradient", run.gradient, expected.gradient, within.gradient)
+    yield of_each("final weights", weights, expected.weights, within.weights)
+    if run is not None:
+        yield Check("logits", distance(run.logits, expected.logits), within.weights)
+        if serial.of_classes:
+            yield _predictions(config, run.classes, expected.logits, within.weights)
+    reported = result.epochs[-1].metrics
+    if serial.exact:
+        found = serial.metrics(weights, None if run is None else run.logits)
+        yield _metrics_check((name, value, found.get(name)) for name, value in reported.items())
+    else:
+        for name, value in serial.metrics(expected.weights).items():
+            apart = _apart(reported.get(name), value)
+            yield Check(name, apart, within.weights)
+    if run is not None:
+        multiplied = _multiplies(problem, expected)
+        yield from _product_checks(run.products, multiplied, within.product)
+        if run.gathered is not None:
             note = "rows of neighbours there, and their gradients back"
-            checks.append(Check("halo dot test", gathered, tolerances.product, note))
-        if difference is not None:
-            checks.append(Check("finite differences", difference, tolerances.difference))
-        checks += [*steps, *traffic_checks(result.end), *_metrics(problem, plans), *rounded]
-    rest_until_all(comm, moved)
-    return Verified(facts_of(problem, result) if comm.rank == 0 else {}, comm.bcast(checks))
+            yield Check("halo dot test", run.gathered, within.product, note)
+        if run.difference is not None:
+            yield Check("finite differences", run.difference, within.difference)
+        yield from run.steps
+    yield from traffic_checks(result.end)
+    if run is not None:
+        yield from _metrics(problem, run.plans)
+
+
+def _apart(found: float | None, value: float | None) -> float:
+    if found is None or value is None:
+        return 0.0 if found is value else math.nan
+    return abs(found - value) / (abs(value) or 1.0)
 
 
 # Done by all ranks together.
@@ -185,12 +238,12 @@ def _whole(problem: Problem, place: Place, piece: np.ndarray, width: int) -> np.
     return whole[np.argsort(key)] if groups else whole
 
 
-def _canonical(problem: Problem, model: Model, flat: Array) -> oracle.Weights:
+def _canonical(problem: Problem, model: Model, flat: Array) -> Weights:
     """Whole parameters, or their gradients, by name; trained features on rank 0 only."""
     found = {name: np.array(array, np.float64) for name, array in model.whole(flat).items()}
     if problem.config.model.train_features:
         piece = model.features(flat).astype(np.float64)
-        found[oracle.FEATURES] = _whole(problem, Place(0), piece, model.widths[0])
+        found[FEATURES] = _whole(problem, Place(0), piece, model.widths[0])
     return found
 
 
@@ -302,46 +355,13 @@ def _plan_figures(problem: Problem) -> dict[str, int] | None:
 # The checks that rank 0 makes of it.
 
 
-def _expected(
-    problem: Problem, config: Config, result: Result, logits: np.ndarray, weights: oracle.Weights
-) -> tuple[oracle.Curve, Check]:
-    """The serial run, and the check of the metrics that were reported last."""
-    stored, direction, epochs = problem.source.stored, problem.source.direction, len(result.epochs)
-    reported = result.epochs[-1].metrics
-    if stored.pairs is None:
-        expected = oracle.train(stored.graph, direction, config, epochs)
-        return expected, _metrics_of(reported, logits, stored.graph, config)
-    expected = links.train(stored.graph, stored.pairs, direction, config, epochs)
-    found = links.LinkProblem(stored.graph, stored.pairs, direction, config).metrics(weights)
-    return expected, _metrics_check((name, value, found[name]) for name, value in reported.items())
-
-
 def _predictions(
     config: Config, classes: np.ndarray, logits: np.ndarray, tolerance: float
-) -> Iterator[Check]:
+) -> Check:
     """Rows whose class is not one of those with the largest logit, to within a tolerance."""
-    if config.task.name != "classes":
-        return
     chosen = np.take_along_axis(logits, classes[:, np.newaxis], axis=1)[:, 0]
     missed = int(np.count_nonzero(~(chosen >= logits.max(axis=1) - tolerance * size(logits))))
-    yield Check("predictions", missed, 0, f"{len(classes)} {config.task.on}")
-
-
-def _metrics_of(
-    reported: Mapping[str, float | None], logits: np.ndarray, graph: Graph, config: Config
-) -> Check:
-    """The metrics that the trainer reported last, against the output that it computed."""
-    examples = examples_of(graph, config.task.on)
-    labels = labels_of(examples, config.task)
-    known = labels != UNLABELLED if labels.ndim == 1 else np.ones(examples.n, bool)
-    masks = {"train": known} | {name: known & mask for name, mask in examples.masks.items()}
-
-    def expected(name: str) -> float | None:
-        mask, _, metric = name.partition("_")
-        some = masks.get(mask)
-        return score(metric, logits[some], labels[some]) if some is not None else None
-
-    return _metrics_check((name, value, expected(name)) for name, value in reported.items())
+    return Check("predictions", missed, 0, f"{len(classes)} {config.task.on}")
 
 
 def _metrics_check(found: Iterable[tuple[str, float | None, float | None]]) -> Check:
@@ -356,12 +376,12 @@ def _metrics_check(found: Iterable[tuple[str, float | None, float | None]]) -> C
     return Check("metrics", worst(errors), 1e-12, ", ".join(notes))
 
 
-def _multiplies(problem: Problem, expected: oracle.Curve) -> sp.csr_array:
+def _multiplies(problem: Problem, expected: Curve) -> sp.csr_array:
     """M; or the matrix of means by relation, its rows by the keys of groups."""
     if not problem.program.sums_groups:
         return expected.matrix
     stored, direction = problem.source.stored, problem.source.direction
-    graph = links.training_graph(stored.graph, stored.pairs)
+    graph = training_graph(stored.graph, stored.pairs)
     return ArcRows.of(graph, direction, False, relation=graph.arc_type).means
 
 
@@ -404,7 +424,7 @@ def _metrics(problem: Problem, plans: list[dict[str, int] | None]) -> Iterator[C
     note = ", ".join(wrong) or f"volume {metrics.volume:,} rows"
     yield Check("recorded metrics", len(wrong), 0, note)
     if plans[0] is not None:
-        truth = asdict(measured(links.training_graph(graph, problem.source.stored.pairs)))
+        truth = asdict(measured(training_graph(graph, problem.source.stored.pairs)))
         errors = [
             abs(figure - truth[key][rank])
             for rank, plan in enumerate(plans)

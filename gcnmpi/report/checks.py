@@ -1,20 +1,24 @@
-"""How the checks of a run are shown: a table on the standard output, or one JSON object."""
+"""Tables of checks: of verify, and of the doctor."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from gcnmpi.proof.checks import Verified
+from gcnmpi.report.progress import print_rows
 from partition.errors import shown
 from partition.terminal import console
+
+if TYPE_CHECKING:  # neither command needs what the other does
+    from gcnmpi.cluster.doctor import Diagnosis
+    from gcnmpi.proof.checks import Verified
 
 
 def print_checks(found: Verified, as_json: bool = False) -> None:
@@ -58,3 +62,36 @@ def _heading(facts: Mapping[str, Any]) -> list[str]:
         f"{model['input_dropout']}, {train['optimizer']}, {train['epochs']} epochs",
         *(f"warning: {warning}" for warning in facts["warnings"]),
     ]
+
+
+def print_diagnosis(found: Diagnosis) -> None:
+    """Print the ranks, the links, and the findings."""
+    first = found.ranks[0]
+    print(f"{len(found.ranks)} ranks, {first.mpi}, gcnmpi {first.gcnmpi}")
+    print_rows(("rank", "host", "cores", "GPUs", "free memory"), (), (
+        (str(seat.rank), seat.host, _ranges(seat.cores), ", ".join(seat.gpus) or "-",
+         f"{seat.free_memory / 2**30:.1f} GiB")
+        for seat in found.ranks
+    ))  # fmt: skip
+    if found.links:
+        print_rows(("from", "to", "one way", "MB/s"), (), (
+            (*(f"{host} (rank {rank})" for host, rank in zip(link.hosts, link.ranks, strict=True)),
+             f"{link.seconds * 1e6:.1f} µs", f"{link.rate / 1e6:.0f}")
+            for link in found.links
+        ))  # fmt: skip
+    for finding in found.findings:
+        print(f"{'PROBLEM' if finding.problem else 'advice'}: {finding.text}")
+        print(f"  hint: {finding.advice}")
+    problems = sum(finding.problem for finding in found.findings)
+    print(f"{problems} problem{'s' * (problems != 1)}" if problems else "no problems")
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Increasing numbers in short: "0-3,8"."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)

@@ -1,19 +1,19 @@
-"""Finished runs side by side."""
+"""Runs side by side on the terminal: those that finished, and those of repeat and sweep."""
 
 from __future__ import annotations
 
 import csv
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.box import Box
 
-from gcnmpi.report.groups import (
+from gcnmpi.options.task import is_better
+from gcnmpi.report.comparison import (
     FACTS,
     all_further,
     as_text,
@@ -22,17 +22,21 @@ from gcnmpi.report.groups import (
     fact,
     further_metrics,
     groups,
+    label_of,
     short_names,
     spread,
+    told_pairs,
 )
-from gcnmpi.report.pairs import label_of, told_pairs
+from gcnmpi.report.progress import print_rows
 from gcnmpi.report.run_facts import RunFacts, facts_of
 from gcnmpi.run.record import RECORD, Start, read_run
 from partition.charts.figures import check_figure, save_figures
 from partition.errors import UserError, shown
 from partition.graph.vertex_pairs import HELD_OUT
 from partition.records import make_room_for
-from partition.terminal import print_wide, table_of
+
+if TYPE_CHECKING:
+    from gcnmpi.run.repeated import Outcome
 
 LEADS = 12  # columns of a table by lead; of more leads, some that are as far apart
 
@@ -98,19 +102,6 @@ def print_runs(
     else:
         _print_table(runs, rows)
         _print_leads(runs)
-
-
-def print_rows(
-    texts: Iterable[str],
-    numbers: Iterable[str],
-    rows: Iterable[Sequence[str]],
-    box: Box | None = None,
-) -> None:
-    """Print a table on the standard output: columns of texts, then of numbers."""
-    table = table_of(texts, numbers, box)
-    for row in rows:
-        table.add_row(*row)
-    print_wide(table)
 
 
 def _named(runs: Sequence[RunFacts]) -> list[RunFacts]:
@@ -270,3 +261,59 @@ def _text(value: object) -> str:
 
 def _fraction(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
+
+
+def summaries(found: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """For each point of the grid: the mean of validation and test metric, and their deviations.
+
+    The standard deviation is that of a sample, divided by one less than the number of runs; None of
+    a single run.
+    """
+    points: dict[str, list[Outcome]] = {}
+    for outcome in found:
+        points.setdefault(outcome.point, []).append(outcome)
+    return [
+        {
+            "point": point,
+            "runs": len(runs),
+            "metric": runs[0].metric,
+            **_spread("val", [run.val for run in runs]),
+            **_spread("test", [run.test for run in runs]),
+        }
+        for point, runs in points.items()
+    ]
+
+
+def print_repeated(found: Sequence[Outcome], as_json: bool = False) -> None:
+    """Print a line for each run, and one for each point of the grid."""
+    points = summaries(found)
+    if as_json:
+        print(json.dumps({"runs": [asdict(outcome) for outcome in found], "points": points}))
+        return
+    print_rows(["run"], ["epoch", "val", "test"], (
+        (shown(run.name), str(run.epoch), _figure(run.val), _figure(run.test)) for run in found
+    ))  # fmt: skip
+    metrics = " or ".join(dict.fromkeys(run.metric for run in found))
+    print(f"{metrics} of {len(found)} runs, each in its epoch of the best validation {metrics}")
+    best: dict[str, dict[str, Any]] = {}  # of the points that are chosen by one metric
+    for point in points:
+        metric, before = point["metric"], best.get(point["metric"], {}).get("val_mean")
+        if metric not in best or is_better(metric, point["val_mean"], before):
+            best[metric] = point
+    for point in points:
+        named = f"{shown(point['point'])}: " if point["point"] else ""
+        alone = sum(other["metric"] == point["metric"] for other in points) == 1
+        mark = "  (best validation)" if not alone and point is best[point["metric"]] else ""
+        values = "  ".join(
+            f"{mask} {_figure(point[f'{mask}_mean'])} ± {_figure(point[f'{mask}_deviation'])}"
+            for mask in ("val", "test")
+        )
+        print(f"{named}{values}{mark}")
+
+
+def _spread(mask: str, values: Sequence[float | None]) -> dict[str, float | None]:
+    return dict(zip((f"{mask}_mean", f"{mask}_deviation"), spread(values), strict=True))
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"

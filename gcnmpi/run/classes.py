@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.options.task import TaskConfig, has_classes
+from gcnmpi.nn.tasks.interface import task_of
+from gcnmpi.options.task import TaskConfig
 from partition.errors import UserError
 from partition.graph.graph import ARCS, ONE_OF, UNLABELLED, examples_of
 from partition.graph.manifest import Manifest
@@ -19,7 +20,7 @@ SHOWN = 10  # names in a message
 
 def class_names(manifest: Manifest, task: TaskConfig) -> tuple[str, ...]:
     """The names of the classes that a graph has for a task; empty where it has none."""
-    if not has_classes(task, manifest):
+    if not task_of(task).of_classes(task, manifest):
         return ()
     of_arcs = task.on == ARCS
     names = manifest.arc_class_names if of_arcs else manifest.class_names

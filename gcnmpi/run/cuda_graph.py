@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 
 from gcnmpi.mpi.comm import Comm, agreed
+from gcnmpi.nn.tasks.interface import task_of
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import SCHEMES
-from gcnmpi.options.task import TASKS
 from gcnmpi.options.train import batches_of
 from partition.errors import UserError
 
@@ -56,7 +56,7 @@ def why_not(config: Config, size: int) -> UserError | None:
             f"the host computes within the products of scheme {scheme!r}", "set scheme.name=p2p",
         ),
         (
-            not TASKS.get(task).on_device,
+            not task_of(config.task).on_device,
             f"the host computes the loss of task {task!r}",
             "give it a loss that kernels have (docs/tasks.md)",
         ),

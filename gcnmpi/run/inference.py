@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -17,10 +17,11 @@ from gcnmpi.layout.runtime import Source, resolved_direction
 from gcnmpi.mpi.comm import Comm, agreed, from_root, slice_of
 from gcnmpi.nn.describe import SPACES
 from gcnmpi.nn.evaluator import evaluate
+from gcnmpi.nn.tasks.interface import task_of
 from gcnmpi.options.config import Config
-from gcnmpi.options.frames import ROLLOUT, ends, with_frames
+from gcnmpi.options.frames import ends
 from gcnmpi.options.requests import InferRequest, features_path
-from gcnmpi.options.task import LINKS, TASKS, LinkOptions, SampleOptions
+from gcnmpi.options.task import TASKS
 from gcnmpi.run.classes import Classes, class_names
 from gcnmpi.run.memory_check import check_evaluation
 from gcnmpi.run.problem import Problem, load_arcs, load_features, open_problem
@@ -33,12 +34,13 @@ from gcnmpi.run.weights import (
     of_relations,
     read_weights,
 )
+from gcnmpi.schemes.stacked import StackedScheme
 from partition.errors import UserError, unknown_name
 from partition.graph.graph import ARCS, examples_of
-from partition.graph.samples import read_samples
+from partition.graph.manifest import Manifest
 from partition.graph.store import open_graph
-from partition.graph.vertex_pairs import list_pairs
 from partition.records import map_npy
+from partition.registry import resolved
 
 WHAT = ("logits", "probabilities", "embeddings", "classes")
 SCORES = "scores"  # of pairs, from the logits: see gcnmpi.run.links.asked
@@ -59,16 +61,45 @@ class Inference:
 
 
 @dataclass(frozen=True)
-class Computed:
-    """The output of a layer on the ranks."""
+class Choice:
+    """Weights on a graph, and what is wanted of them."""
+
+    weights: Weights
+    config: Config  # with the network, the matrix and the task of the weights
+    depth: int  # the layer that is wanted, from 1
+    picked: np.ndarray | None  # (m,) int64 or None: the vertices or arcs that are wanted
+    classes: Classes  # of the weights and of the graph
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A problem that is open, and the weights that its network will run with."""
 
     problem: Problem
-    weights: Weights
-    result: Matrix
-    depth: int  # the layer, from 1
-    picked: np.ndarray | None  # (m,) int64 or None: the vertices or arcs that are wanted
+    choice: Choice
     memory: int  # bytes that were forecast for the rank that needs most
-    classes: Classes
+
+    @property
+    def weights(self) -> Weights:
+        """The weights that its network runs with."""
+        return self.choice.weights
+
+    def inference(
+        self, shape: tuple[int, ...], dtype: np.dtype, values: np.ndarray | None, *warnings: str
+    ) -> Inference:
+        """The result of an inference for its caller."""
+        problem = self.problem
+        return Inference(
+            self.weights, problem.config, problem.source.direction, shape, dtype, self.memory,
+            values, (*problem.told, *warnings),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Computed(Prepared):
+    """The output of a layer on the ranks."""
+
+    result: Matrix
 
 
 def infer(
@@ -84,34 +115,32 @@ def infer(
             raise unknown_name("output", asked.what, WHAT)
     check_writable(comm, asked.out)
     done = compute(comm, asked, tell)
-    problem, stored = done.problem, done.problem.source.stored
-    rows = _rows(done, _wanted(problem, done.result, done.depth, asked.what))
+    problem, choice, result = done.problem, done.choice, done.result
+    rows = _rows(done, _wanted(problem, result, choice.depth, asked.what))
     named: dict[str, Any] = {}
-    ids, classes = examples_of(stored.graph, _on(done.result)).ids, done.classes
+    ids = examples_of(problem.source.stored.graph, _on(result)).ids
+    names = choice.classes.names
+    if asked.what == "classes" and any(map(str.__ne__, names, map(str, count()))):
+        named = {"names": names, "arrays": {"class_names": np.array(names)}}
+    whole = deliver(comm, asked.out, rows, ids, problem.config.loading.max_bytes, **named)
     # Of a layer before the logits, columns are no classes.
-    of_logits = done.depth == len(done.weights.widths) - 1
-    if asked.what == "classes" and any(map(str.__ne__, classes.names, map(str, count()))):
-        named = {"names": classes.names, "arrays": {"class_names": np.array(classes.names)}}
-    max_bytes = problem.config.loading.max_bytes
-    whole = deliver(comm, asked.out, rows, ids, max_bytes, **named)
-    return Inference(
-        done.weights, problem.config, problem.source.direction, rows.shape, rows.values.dtype,
-        done.memory, whole, (*problem.told, *(classes.warnings if of_logits else ())),
-    )  # fmt: skip
+    of_logits = choice.depth == len(done.weights.widths) - 1
+    warnings = choice.classes.warnings if of_logits else ()
+    return done.inference(rows.shape, rows.values.dtype, whole, *warnings)
 
 
-def _held_out(graph: Path, name: str) -> str:
-    """The set of pairs whose held-out arcs M is without, as in training; "" where there is none.
+def evaluate_weights(
+    comm: Comm, asked: InferRequest
+) -> tuple[dict[str, float | None], tuple[str, ...]]:
+    """The metrics of the task, of every mask: "val_accuracy" …; None where there is no such mask.
 
-    A UserError if the folder has other sets only.
+    Of links, those of the pairs that are configured. With them, warnings for the user. On all
+    ranks a UserError as :func:`compute`; or if the graph has not the examples of the task.
     """
-    sets = list_pairs(graph)
-    if sets and name not in sets:
-        raise UserError(
-            f"{graph} has no pairs {name!r}, whose held-out arcs M was without in training",
-            f"--set task.pairs=NAME names others: {', '.join(sets)}",
-        )
-    return name if sets else ""
+    done = compute(comm, asked)
+    found: tuple[dict[str, float | None], tuple[str, ...]]
+    found = resolved(task_of(done.problem.config.task).of_weights)(done)
+    return found
 
 
 def compute(
@@ -122,32 +151,19 @@ def compute(
     ``tell``: as :func:`infer` takes it. A UserError as of :func:`prepared`.
     """
     ready = prepared(comm, asked, tell)
-    problem, found, depth = ready.problem, ready.weights, ready.depth
-    if isinstance(problem.config.task, SampleOptions):
-        error = UserError(
-            f"{asked.weights} holds weights of task.name = samples",
-            "gcnmpi infer --samples test predicts; a run has its errors in its record",
-        )
-        with agreed(comm):
-            raise error
+    problem, choice = ready.problem, ready.choice
+    with agreed(comm):
+        if isinstance(problem.scheme, StackedScheme):
+            raise UserError(
+                f"{asked.weights} holds weights of task.name = {problem.config.task.name}",
+                "gcnmpi infer --samples test predicts; a run has its errors in its record",
+            )
     result = evaluate(
         problem.scheme, problem.runtime.kernel, problem.network, problem.program,
-        problem.source.stored.graph.n, found.parameters, [load_features(problem)], depth,
-        load_arcs(problem),
+        problem.source.stored.graph.n, choice.weights.parameters, [load_features(problem)],
+        choice.depth, load_arcs(problem),
     )  # fmt: skip
-    return Computed(problem, found, result, depth, ready.picked, ready.memory, ready.classes)
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A problem that is open, and the weights that its network will run with."""
-
-    problem: Problem
-    weights: Weights
-    depth: int  # the layer that is wanted, from 1
-    picked: np.ndarray | None  # (m,) int64 or None: the vertices or arcs that are wanted
-    memory: int  # bytes that were forecast for the rank that needs most
-    classes: Classes  # of the weights and of the graph
+    return Computed(problem, choice, ready.memory, result)
 
 
 def prepared(comm: Comm, asked: InferRequest, tell: Callable[[str], None]) -> Prepared:
@@ -156,102 +172,89 @@ def prepared(comm: Comm, asked: InferRequest, tell: Callable[[str], None]) -> Pr
     On all ranks a UserError if the weights do not fit the graph or the configuration, a node has
     too little memory, or a file cannot be read.
     """
-    graph, weights, config = asked.graph, asked.weights, asked.config
-    what, layer, rows = asked.what, asked.layer, asked.rows
-
-    def read() -> tuple[Weights, Config, int, np.ndarray | None, Classes]:
-        if layer is not None and what != "logits":
-            raise UserError(f"--layer {layer} and --what {what} exclude each other")
-        stored = open_graph(graph, check=False)
-        manifest = stored.manifest
-        of_graph = manifest.inputs, manifest.schema
-        found = read_weights(weights, config, asked.given, *of_graph)
-        if what == SCORES and found.network.get("task.name", LINKS) != LINKS:
-            raise UserError(
-                f"{weights} holds weights of the task {found.network['task.name']}, which gives no "
-                "scores of pairs",
-                "train with --set task.name=links",
-            )
-        taken = as_trained(found, config, asked.given, resolved_direction(stored, config))
-        if isinstance(taken.task, LinkOptions) and "task.pairs" not in asked.given:
-            pairs = _held_out(graph, found.pairs or taken.task.pairs)
-            taken = dataclasses.replace(taken, task=dataclasses.replace(taken.task, pairs=pairs))
-        features = stored.manifest.inputs
-        if isinstance(taken.task, SampleOptions):
-            of_samples = _of_samples(taken, taken.task, found, asked.given)
-            taken = dataclasses.replace(taken, task=of_samples)
-            samples = read_samples(graph, of_samples.samples)
-            of_samples = dataclasses.replace(of_samples, rollout=found.network[ROLLOUT])
-            trained_as = with_frames(dataclasses.replace(taken, task=of_samples), samples)
-            features, _ = ends(trained_as.task, taken.model, manifest)
-        if not taken.model.train_features and features not in (0, found.widths[0] or features):
-            raise UserError(
-                f"{graph} has {features} features a vertex, the weights take {found.widths[0]}"
-            )
-        if found.arc_features not in (0, stored.manifest.arc_features):
-            raise UserError(
-                f"{graph} has {stored.manifest.arc_features} features an arc, the weights take "
-                f"{found.arc_features}"
-            )
-        known, there = found.schema, manifest.schema
-        if len(known) and (known.types, known.relations) != (there.types, there.relations):
-            raise UserError(
-                f"{graph} has other relations than the weights are of, or in another order: "
-                f"{' '.join(map(str, known.relations))}"
-            )
-        if not manifest.features and known.features not in ((), there.features):
-            raise UserError(
-                f"{graph} has features of types {dict(there.features)}, the weights take "
-                f"{dict(known.features)}"
-            )
-        if taken.model.train_features:
-            _trained_features(features_path(weights), (stored.manifest.n, found.widths[0]))
-        depth = _depth(found, layer, what)
-        _check_logits(taken, what)
-        of_arcs = taken.task.on == ARCS and depth == len(found.widths) - 1
-        pick = picked_arcs if of_arcs else picked_vertices
-        names = class_names(manifest, taken.task)
-        as_many = names if len(names) == found.widths[-1] else ()
-        classes = Classes(found.classes or as_many, names)
-        return found, taken, depth, None if rows is None else pick(stored, rows), classes
-
-    found, config, depth, picked, classes = from_root(comm, read)
-    trained = config.model.train_features
-    given_features = dataclasses.replace(config.model, input_dropout=0.0, train_features=False)
+    choice = from_root(comm, lambda: _chosen(asked))
+    found, config = choice.weights, choice.config
+    trained, path = config.model.train_features, features_path(asked.weights)
+    model = dataclasses.replace(config.model, input_dropout=0.0, train_features=False)
     loading = config.loading
     if loading.order == "auto":  # a few products do not pay for another order of rows
         loading = dataclasses.replace(loading, order="none")
-    config = dataclasses.replace(config, model=given_features, loading=loading)
+    config = dataclasses.replace(config, model=model, loading=loading)
     widths: tuple[int, int] | None = (found.widths[0], found.widths[-1])
-    if isinstance(config.task, SampleOptions):
+    if task_of(config.task).steps(config.task).samples:
         widths = None  # as many as the frames have that are predicted now
     memory = 0
 
     def before(source: Source, config: Config) -> None:
         nonlocal memory
         here = widths or ends(config.task, config.model, source.stored.manifest)
-        memory = check_evaluation(comm, source, config, here, depth, asked.force, tell)
+        memory = check_evaluation(comm, source, config, here, choice.depth, asked.force, tell)
 
-    where = graph, asked.partition
+    where = asked.graph, asked.partition
     problem = open_problem(comm, *where, config, widths, trains=False, before=before)
     if trained:
-        problem = _with_features(problem, features_path(weights), found.widths[0])
+        problem = _with_features(problem, path, found.widths[0])
     with agreed(comm):
         check_parameters(found, problem.network)
         found = of_relations(found, problem.source.stored, problem.config.task)
-    return Prepared(problem, found, depth, picked, memory, classes)
+    return Prepared(problem, dataclasses.replace(choice, weights=found), memory)
 
 
-def _of_samples(
-    config: Config, task: SampleOptions, weights: Weights, given: Collection[str]
-) -> SampleOptions:
-    """The task with the set that the weights are of, and a sample for each group.
+def _chosen(asked: InferRequest) -> Choice:
+    """The weights, and what is wanted of them, as rank 0 reads it; a UserError if that is wrong."""
+    path, what, given = asked.weights, asked.what, asked.given
+    if asked.layer is not None and what != "logits":
+        raise UserError(f"--layer {asked.layer} and --what {what} exclude each other")
+    stored = open_graph(asked.graph, check=False)
+    manifest = stored.manifest
+    found = read_weights(path, asked.config, given, manifest.inputs, manifest.schema)
+    name = found.network.get("task.name")
+    if what == SCORES and name is not None and not TASKS.get(name).scores_pairs:
+        raise UserError(
+            f"{path} holds weights of the task {name}, which gives no scores of pairs",
+            "train with --set task.name=links",
+        )
+    config = as_trained(found, asked.config, given, resolved_direction(stored, asked.config))
+    facts = {"pairs": found.pairs, "samples": found.samples, **found.network}
+    config, features = task_of(config.task).for_weights(config, stored, given, facts)
+    _check_fit(asked, found, manifest, config, features)
+    depth = _depth(found, asked.layer, what)
+    _check_logits(config, what)
+    of_arcs = config.task.on == ARCS and depth == len(found.widths) - 1
+    pick = picked_arcs if of_arcs else picked_vertices
+    picked = None if asked.rows is None else pick(stored, asked.rows)
+    names = class_names(manifest, config.task)
+    as_many = names if len(names) == found.widths[-1] else ()
+    return Choice(found, config, depth, picked, Classes(found.classes or as_many, names))
 
-    Unless the user gave others.
-    """
-    name = task.samples if "task.samples" in given else weights.samples or task.samples
-    batch = task.batch if "task.batch" in given else config.train.groups
-    return dataclasses.replace(task, samples=name, batch=batch)
+
+def _check_fit(
+    asked: InferRequest, found: Weights, manifest: Manifest, config: Config, features: int
+) -> None:
+    """Raise a UserError if a graph has other features or relations than weights are of."""
+    graph, known, there = asked.graph, found.schema, manifest.schema
+    trained = config.model.train_features
+    if not trained and features not in (0, found.widths[0] or features):
+        raise UserError(
+            f"{graph} has {features} features a vertex, the weights take {found.widths[0]}"
+        )
+    if found.arc_features not in (0, manifest.arc_features):
+        raise UserError(
+            f"{graph} has {manifest.arc_features} features an arc, the weights take "
+            f"{found.arc_features}"
+        )
+    if len(known) and (known.types, known.relations) != (there.types, there.relations):
+        raise UserError(
+            f"{graph} has other relations than the weights are of, or in another order: "
+            f"{' '.join(map(str, known.relations))}"
+        )
+    if not manifest.features and known.features not in ((), there.features):
+        raise UserError(
+            f"{graph} has features of types {dict(there.features)}, the weights take "
+            f"{dict(known.features)}"
+        )
+    if trained:
+        _trained_features(features_path(asked.weights), (manifest.n, found.widths[0]))
 
 
 def _depth(weights: Weights, layer: int | None, what: str) -> int:
@@ -268,11 +271,12 @@ def _depth(weights: Weights, layer: int | None, what: str) -> int:
 
 def _check_logits(config: Config, what: str) -> None:
     """A UserError if the output of the network has none of what is wanted."""
-    task = config.task.name
-    if what in ("probabilities", "classes") and TASKS.get(task).probabilities is None:
-        scored = "; gcnmpi score gives the scores of pairs" if task == LINKS else ""
+    task = task_of(config.task)
+    if what in ("probabilities", "classes") and task.probabilities is None:
+        scored = "; gcnmpi score gives the scores of pairs" if task.scores_pairs else ""
         raise UserError(
-            f"--what {what}: the network was trained for {task}, and its output has no {what}",
+            f"--what {what}: the network was trained for {config.task.name}, and its output has "
+            f"no {what}",
             f"--what logits writes its output as it is{scored}",
         )
 
@@ -283,7 +287,7 @@ def _wanted(problem: Problem, result: Matrix, depth: int, what: str) -> np.ndarr
     if what == "classes":
         return scheme.row_argmax(k, result.array, problem.network.widths[depth])
     if what == "probabilities":
-        probabilities = TASKS.get(problem.config.task.name).probabilities
+        probabilities = task_of(problem.config.task).probabilities
         assert probabilities is not None, "checked before the start"
         return probabilities(scheme, kernel, k, result.array)
     return kernel.to_host(result.array)
@@ -294,8 +298,9 @@ def _rows(done: Computed, values: np.ndarray) -> Rows:
     problem, result = done.problem, done.result
     comm, scheme = problem.runtime.comm, problem.scheme
     n = examples_of(problem.source.stored.graph, _on(result)).n
-    order = done.classes.order if done.depth == len(done.weights.widths) - 1 else None
-    width = problem.network.widths[done.depth]
+    choice = done.choice
+    order = choice.classes.order if choice.depth == len(done.weights.widths) - 1 else None
+    width = problem.network.widths[choice.depth]
     if scheme.whole_rows and result.place.space is Space.OWN:
         block = scheme.block(result.place, width)
         own = block.rows if block.copy == 0 else block.rows[:0]
@@ -305,9 +310,10 @@ def _rows(done: Computed, values: np.ndarray) -> Rows:
         own = np.arange(mine.start, mine.stop)
     if order is not None:  # as the graph has its classes
         values = values[:, order] if values.ndim == 2 else np.argsort(order)[values]
-    if done.picked is None:
+    picked = choice.picked
+    if picked is None:
         return Rows(own, np.arange(len(own)), values, n)
-    return Rows(*_picked(own, done.picked), values, len(done.picked), done.picked)
+    return Rows(*_picked(own, picked), values, len(picked), picked)
 
 
 def _on(result: Matrix) -> str:

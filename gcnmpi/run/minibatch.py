@@ -1,9 +1,14 @@
-"""One epoch of training on mini-batches: for each, a part of the graph, a step, an update."""
+"""Training on mini-batches: of each a part of the graph, and the gradient there.
+
+A rank may keep input rows of others that batches read often. It computes with them as with its own,
+in the layer that reads the inputs: what that layer makes of a row is made wherever the row is kept,
+and the gradient there is of what its own rows read.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
@@ -12,21 +17,25 @@ import numpy as np
 
 from gcnmpi.core.arrays import Number
 from gcnmpi.core.volume import NOTHING, Volume
-from gcnmpi.kernels.interface.kernel import Array
+from gcnmpi.kernels.interface.kernel import Array, Kernel
+from gcnmpi.layout.loading import load_sparse
 from gcnmpi.layout.place import Place
-from gcnmpi.mpi.ahead import InTurn, Work, done_now
-from gcnmpi.mpi.comm import Comm, Request, agreed, maximum, split
+from gcnmpi.mpi import ahead
+from gcnmpi.mpi.ahead import InTurn, done_now
+from gcnmpi.mpi.comm import Comm, Request, agreed, maximum, redistribute, split
 from gcnmpi.mpi.reduction import reduce_over_ranks, start_sum
 from gcnmpi.nn.compile.on_scheme import batched, hops_of, told_apart
 from gcnmpi.nn.model import Passes
 from gcnmpi.nn.program import products
 from gcnmpi.nn.sparse_input import SparseInput
-from gcnmpi.nn.tasks.interface import Loss, Made, Targets
+from gcnmpi.nn.tasks.interface import Loss, LossInputs, Targets, task_of
 from gcnmpi.options.train import sampler_of
-from gcnmpi.run.kept_rows import KeptRows, keep_rows
+from gcnmpi.planner.batch_memory import batch_memory
+from gcnmpi.planner.batches import batch_cases
+from gcnmpi.run.evaluation import RowEvaluation
 from gcnmpi.run.own_rows import own_types
-from gcnmpi.run.problem import TYPES, Problem, load_features, task_of
-from gcnmpi.run.step import BatchedStep
+from gcnmpi.run.problem import TYPES, Problem, load_features, load_targets
+from gcnmpi.run.step import BatchLoss, Forecast, Interrupt, Work
 from gcnmpi.schemes.interface import Scheme
 from gcnmpi.schemes.operations import EXCHANGES, Product
 from gcnmpi.schemes.row_scheme import Laid, RowScheme
@@ -42,11 +51,13 @@ from gcnmpi.schemes.sampled import (
 from gcnmpi.schemes.sampled_forecast import BatchSizes, TileSizes
 from gcnmpi.schemes.sampled_tiles import TileBatches, TileScheme
 from gcnmpi.schemes.sampling import clusters_of, numbered
-from partition.graph.metrics import Metrics, observed
+from partition.graph.graph import SparseRows
+from partition.graph.metrics import Metrics, most_used, observed, rows_within
 from partition.graph.sampling import VertexSampler
 
 Part = TypeVar("Part")
 INPUTS = Place(0)
+FORECAST = 2  # mini-batches that a forecast looks at
 
 
 class Batches(Protocol[Part]):
@@ -60,7 +71,7 @@ class Batches(Protocol[Part]):
 
     comm: Comm
 
-    def of(self, epoch: int, batch: int) -> Work[Part]:
+    def of(self, epoch: int, batch: int) -> ahead.Work[Part]:
         """Cut this rank's part of a batch of an epoch, one at a time."""
 
     def counts(self, part: Part) -> Sequence[float] | np.ndarray:
@@ -92,8 +103,8 @@ class _Facts:
 Drawn = tuple[Any, _Facts]
 
 
-class BatchStep(BatchedStep):
-    """One epoch of training on mini-batches, which all ranks compute together.
+class BatchWork(Work):
+    """Mini-batches of labelled rows, which all ranks compute together.
 
     The batches and their dropout depend on global ids, the epoch and the number of the batch
     only: the curve is the same for any number of ranks, any partition and any grid.
@@ -105,19 +116,20 @@ class BatchStep(BatchedStep):
 
     Attributes
     ----------
-    model, targets, optimizer
-        As of :class:`~gcnmpi.run.step.Step`; the model evaluates, on all vertices.
+    model : Model
+        It evaluates, on all vertices.
     sampler : Sampler
     """
 
     def __init__(self, problem: Problem) -> None:
         self._features = load_features(problem)
         super().__init__(problem, self._features, ("evaluation",))
+        self._targets = load_targets(problem, self.model.place)
         comm, config, stored = problem.runtime.comm, problem.config, problem.source.stored
         laid = problem.scheme.laid if isinstance(problem.scheme, RowScheme) else None
         index, seeds = np.zeros(0, np.int64), stored.manifest.n
         if laid is not None:
-            train, max_bytes = self.targets.masks["train"], config.loading.max_bytes
+            train, max_bytes = self._targets.masks["train"], config.loading.max_bytes
             index, seeds = numbered(comm, laid.rows, train, max_bytes)
         clusters = clusters_of(comm, stored, config.train)
         with agreed(comm):
@@ -132,10 +144,12 @@ class BatchStep(BatchedStep):
         self._rows = Memory(problem.runtime.kernel)
         self._predicted = NOTHING
         self._counted: Counter[str] = Counter()
-        self._kept: KeptRows | None = None
+        self._kept: _KeptRows | None = None
         if config.train.cache_mb:
             self._keep_rows()
         self._of_step, groups = config.train.step_batches, config.train.groups
+        # As many as the sampler draws, unless a step has several.
+        self.batches = -(-self.sampler.batches // self._of_step)
         flat = self.model.gradients.flat
         self._total = problem.runtime.kernel.zeros(len(flat) if self._of_step > 1 else 0)
         self._across = split(problem.runtime.everyone, comm.rank) if groups > 1 else None
@@ -171,38 +185,29 @@ class BatchStep(BatchedStep):
         kept = {"kept_rows": len(self._kept.places), "kept_bytes": self._kept.bytes}
         return dict(self._counted) | kept
 
-    def first(self, count: int) -> list[Any]:
-        """Draw the first batches of a run, at most so many; all ranks call it together."""
-        numbers = range(min(count, self.sampler.batches))
-        return [done_now(self._batches.of(1, batch)) for batch in numbers]
+    def forecast(self) -> Forecast:
+        """By the first mini-batches, which are drawn again, as the run will."""
+        numbers, sampler = range(min(FORECAST, self.sampler.batches)), self.sampler
+        first = [done_now(self._batches.of(1, batch)) for batch in numbers]
+        sizes = _drawn_sizes(self._problem, self._batches, first)
+        return lambda case, source: batch_memory(case, batch_cases(case, source, sizes), sampler)
 
-    @property
-    def cut_from(self) -> Batches[Any]:
-        """The rows or tiles that batches are cut from."""
-        return self._batches
+    def evaluation(self) -> RowEvaluation:
+        """The metrics of all masks, on all vertices."""
+        return RowEvaluation(self._problem, self.model, self._targets)
 
-    @property
-    def batches(self) -> int:
-        """Steps of an epoch: as many as the sampler draws, unless a step has several."""
-        return -(-self.sampler.batches // self._of_step)
-
-    def _batch(
-        self, epoch: int, batch: int, lr: float, interrupt: Callable[[], bool]
-    ) -> tuple[float, bool]:
+    def gradient(self, epoch: int, batch: int, interrupt: Interrupt) -> BatchLoss:
+        """The gradient of a mini-batch, or of the several ones of a step."""
         if self._of_step > 1:
-            return self._several(epoch, batch, lr, interrupt)
+            return self._several(epoch, batch, interrupt)
         drawn, facts = self._drawn(epoch, batch, interrupt)
-        if not facts.share:
-            return 0.0, facts.interrupted
-        loss, flat = self._gradient(drawn, facts, epoch, batch), self.model.gradients.flat
-        loss = self._sum(loss, flat[self.model.gradients.shared])
-        self._update(flat, lr, loss)
-        return facts.share * float(loss), facts.interrupted  # a device is waited for once
+        loss: Number = 0.0
+        if facts.share:
+            loss = self._gradient(drawn, facts, epoch, batch)
+        return BatchLoss(loss, facts.share, interrupted=facts.interrupted)
 
-    def _several(
-        self, epoch: int, step: int, lr: float, interrupt: Callable[[], bool]
-    ) -> tuple[float, bool]:
-        """One update by the mean of the gradients of several batches, of which groups have some."""
+    def _several(self, epoch: int, step: int, interrupt: Interrupt) -> BatchLoss:
+        """The mean of the gradients of several batches, of which groups have some."""
         flat, shared, first = (
             self.model.gradients.flat,
             self.model.gradients.shared,
@@ -218,13 +223,11 @@ class BatchStep(BatchedStep):
                 loss += facts.share * float(self._gradient(drawn, facts, epoch, batch))
                 total += flat * (1 / (last - first))
         self._problem.runtime.kernel.copy(total.reshape(1, -1), flat.reshape(1, -1))
-        if self._across is not None and shared.start:  # pieces of weights that schemes cut
-            self._sum_pieces(flat[: shared.start])
-        loss = float(self._sum(loss, flat[shared]))
-        self._update(flat, lr, loss)
         if self._across is not None:
+            if shared.start:  # pieces of weights that schemes cut
+                self._sum_pieces(flat[: shared.start])
             interrupted = maximum(self._problem.runtime.everyone, interrupted) > 0
-        return loss, interrupted
+        return BatchLoss(loss, interrupted=interrupted)
 
     def _mine(self, first: int) -> range:
         """The batches of a step, of which this is the first one, that this group computes."""
@@ -241,10 +244,11 @@ class BatchStep(BatchedStep):
         summed = runtime.kernel.from_host(on_host.reshape(1, -1).astype(runtime.kernel.dtype))
         runtime.kernel.copy(summed, pieces.reshape(1, -1))
 
-    def _wait(self) -> None:
+    def wait(self) -> None:
+        """Draw the batch that was begun to its end."""
         self._in_turn.end()
 
-    def _drawn(self, epoch: int, batch: int, interrupt: Callable[[], bool]) -> Drawn:
+    def _drawn(self, epoch: int, batch: int, interrupt: Interrupt) -> Drawn:
         """A batch, which may have been drawn ahead; the next one of the epoch is begun."""
         work = partial(self._drawing, epoch, batch, interrupt)
         then, following = self._after(batch), None
@@ -272,10 +276,10 @@ class BatchStep(BatchedStep):
             with self._problem.runtime.phases("sample"):
                 self._in_turn.proceed()
 
-    def _drawing(self, epoch: int, batch: int, interrupt: Callable[[], bool]) -> Work[Drawn]:
+    def _drawing(self, epoch: int, batch: int, interrupt: Interrupt) -> ahead.Work[Drawn]:
         """Draw a batch, and in one reduction find the facts that all ranks agree on."""
         drawn = yield from self._batches.of(epoch, batch)
-        targets, sampler, place = self.targets, self.sampler, self._program.place
+        targets, sampler, place = self._targets, self.sampler, self._program.place
         rows = self._batches.rows(drawn, place)
         labels, mask = targets.labels[rows], targets.masks["train"][rows]
         of_classes, block = labels.ndim == 1, self._problem.scheme.block(self.model.place, 0)
@@ -310,8 +314,8 @@ class BatchStep(BatchedStep):
             partial(self._given, scheme),
         )  # fmt: skip
         options, place = problem.config.task, program.place
-        made = Made(scheme, kernel, place, model.widths[-1], facts.targets, options)
-        found: Loss = task_of(problem.config).loss(made)
+        inputs = LossInputs(scheme, kernel, place, model.widths[-1], facts.targets, options)
+        found = task_of(options).loss(inputs)
         logits = passes.forward(number)
         with problem.runtime.phases("loss"):
             loss = found(logits, passes.output_grad)
@@ -367,7 +371,7 @@ class BatchStep(BatchedStep):
         assert isinstance(batches, RowBatches), "others are asked for rows"
         drawn = (done_now(batches.of(*place)) for place in observed(self.sampler))
         halo, cutter = batches.laid.plan.halo, batches.cutter
-        self._kept = keep_rows(self._problem, halo, cutter, drawn, self._features)
+        self._kept = _keep_rows(self._problem, halo, cutter, drawn, self._features)
         cutter.keep(self._kept.places)
 
 
@@ -376,14 +380,11 @@ def _rows_of(scheme: Scheme, place: Place) -> int:
     return len(scheme.block(place, 0).rows)
 
 
-def drawn_sizes(
-    problem: Problem, step: BatchStep, count: int = 2
+def _drawn_sizes(
+    problem: Problem, cut: Batches[Any], batches: Sequence[Any]
 ) -> list[BatchSizes] | list[TileSizes]:
-    """Sizes of a run's first mini-batches on all ranks, for the forecast of its memory.
-
-    They are drawn again, as the run will; all ranks call it together. Empty but on rank 0.
-    """
-    cut, batches, comm = step.cut_from, step.first(count), problem.runtime.comm
+    """Sizes of mini-batches on all ranks, for the forecast of memory; empty but on rank 0."""
+    comm = problem.runtime.comm
     if isinstance(cut, TileBatches):
         facts = [(cut.counts(batch), *cut.entries(batch)) for batch in batches]
         ranks = comm.gather(facts, root=0)
@@ -430,3 +431,112 @@ def _sizes_of(batch: Batch, row_sizes: np.ndarray) -> list[list[int]]:
         [0 if layer.arcs is None else layer.arcs.groups.total for layer in batch.layers],
         [batch.counts[0]] * len(plans),
     ]
+
+
+@dataclass(frozen=True)
+class _KeptRows:
+    """Some rows of H⁰ that others own."""
+
+    places: np.ndarray  # (kept,) int64: where they are in the halo of the rank, increasing
+    features: Array | SparseInput  # the rows, in this order
+
+    @property
+    def bytes(self) -> int:
+        """Memory that the kept rows take."""
+        if isinstance(self.features, SparseInput):
+            return self.features.bytes
+        return int(self.features.size) * self.features.dtype.itemsize
+
+    def take_rows(self, kernel: Kernel, halo: np.ndarray, out: Array) -> None:
+        """out = the rows, dense ones, at some places in the halo."""
+        if len(halo):
+            features = cast(Array, self.features)
+            kernel.take_rows(features, np.searchsorted(self.places, halo), out)
+
+    def sparse_rows(self, halo: np.ndarray) -> tuple[SparseInput, np.ndarray]:
+        """All rows, sparse ones, and the numbers of those at some places in the halo."""
+        assert isinstance(self.features, SparseInput)
+        return self.features, np.searchsorted(self.places, halo)
+
+
+def _keep_rows(
+    problem: Problem,
+    halo: np.ndarray,
+    cutter: Cutter,
+    batches: Iterable[Batch],
+    features: Array | SparseInput,
+) -> _KeptRows:
+    """Keep what batches read most, within ``train.cache_mb``; all ranks call it together.
+
+    Parameters
+    ----------
+    halo : integers
+        Global ids of the rank's halo.
+    cutter : Cutter
+        Of the batches.
+    batches : iterable of Batch
+        Those that are observed.
+    features : array or SparseInput
+        Own rows of H⁰.
+    """
+    manifest, itemsize = problem.source.stored.manifest, problem.runtime.kernel.dtype.itemsize
+    sizes = manifest.inputs, manifest.feature_entries, manifest.n, itemsize
+    order = np.argsort(halo)
+    uses = np.zeros(len(halo), np.int64)
+    for batch in batches:
+        read = batch.layers[-1].plan.halo
+        uses[order[np.searchsorted(halo, read, sorter=order)]] += 1
+    places = most_used(uses, halo, rows_within(problem.config.train.cache_mb, *sizes))
+    with problem.runtime.phases.as_one("load"):
+        if isinstance(features, SparseInput):
+            return _KeptRows(places, _sparse(problem, halo[places]))
+        return _KeptRows(places, _dense(problem, *cutter.owners_of(places), features))
+
+
+def _sparse(problem: Problem, ids: np.ndarray) -> SparseInput:
+    kernel, found = problem.runtime.kernel, problem.source.stored.graph.features
+    assert isinstance(found, SparseRows)
+    max_bytes = problem.config.loading.max_bytes
+    normalised = problem.config.graph.feature_norm == "row"
+    matrix = load_sparse(problem.runtime.comm, found, ids, max_bytes, normalised, kernel.dtype)
+    return SparseInput(kernel, problem.runtime.phases, matrix, None)
+
+
+def _dense(problem: Problem, owners: np.ndarray, there: np.ndarray, features: Array) -> Array:
+    comm, max_bytes = problem.runtime.comm, problem.config.loading.max_bytes
+    (asked,), counts = redistribute(comm, owners, [there], max_bytes)
+    asking = np.repeat(np.arange(comm.size), counts)
+    # Owners increase along the halo, so the rows come in the order in which they were asked for.
+    wanted = _Taken(problem.runtime.kernel, features, asked)
+    (rows,), _ = redistribute(comm, asking, [cast(np.ndarray, wanted)], max_bytes)
+    return problem.runtime.kernel.from_host(rows)
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """Rows of a matrix of a kernel, which are taken as they are read."""
+
+    kernel: Kernel
+    matrix: Array
+    rows: np.ndarray
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.kernel.dtype
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.rows), self.matrix.shape[1]
+
+    @property
+    def flags(self) -> Any:
+        return self.rows.flags
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, some: slice) -> np.ndarray:
+        rows = self.rows[some]
+        taken = self.kernel.empty(len(rows), self.matrix.shape[1])
+        self.kernel.take_rows(self.matrix, rows, taken)
+        return self.kernel.to_host(taken)

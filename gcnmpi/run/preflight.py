@@ -10,28 +10,22 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
-from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.runtime import resolved_direction
 from gcnmpi.mpi.comm import Comm, agreed, from_root, host_name
 from gcnmpi.nn.describe import graph_of
-from gcnmpi.nn.tasks.samples import count_of, long_enough
+from gcnmpi.nn.tasks.interface import task_of
 from gcnmpi.options.requests import TrainRequest, features_path
-from gcnmpi.options.task import SampleOptions
 from gcnmpi.options.train import decided_by_evaluations
 from gcnmpi.run.checkpoint import candidates, differences
 from gcnmpi.run.checkpoint_files import DamagedError, read_manifest
-from gcnmpi.run.problem import check_trainable, labels_in
+from gcnmpi.run.problem import check_trainable
 from gcnmpi.run.record import RunRecord, ids_of, read_run
 from gcnmpi.run.weights_file import read_facts
 from partition.errors import UserError, system_errors
-from partition.graph.graph import ARCS, ONE_OF, UNLABELLED, examples_of
 from partition.graph.store import StoredGraph
 from partition.records import make_room_for, temporary_name
 
 PATIENCE = 10.0  # seconds until a file is seen on other hosts
-STEP = 1 << 22  # vertices that are looked at at once
 
 
 def make_room(comm: Comm, path: Path, option: str) -> None:
@@ -93,11 +87,10 @@ def check_training(comm: Comm, asked: TrainRequest, stored: StoredGraph) -> RunR
 def _check_target(asked: TrainRequest, stored: StoredGraph) -> None:
     """Refuse to learn about vertices of one type where none of it has a label to train on."""
     target, types = getattr(asked.config.model, "target", ""), stored.graph.vertex_types
-    if not target or types is None or stored.pairs is not None:
+    if not target or types is None:
         return
-    labels = labels_in(stored, asked.config)
-    mask = examples_of(stored.graph, asked.config.task.on).masks.get("train")
-    labelled = [name for name in types.names if _any_known(labels, mask, types.range(name))]
+    examples = task_of(asked.config.task).examples(stored, asked.config.task)
+    labelled = [name for name in types.names if examples.has("train", types.range(name))]
     if target in types.names and target not in labelled:
         raise UserError(
             f"model.target = {target}: {asked.graph} has no {target} with a label to train on",
@@ -107,30 +100,16 @@ def _check_target(asked: TrainRequest, stored: StoredGraph) -> None:
 
 def _check_validation(asked: TrainRequest, stored: StoredGraph) -> None:
     """Refuse what decides by the validation metric where there is nothing to validate."""
-    on = asked.config.task.on
-    option = "arc-val-mask" if on == ARCS else "val-mask"
+    examples = task_of(asked.config.task).examples(stored, asked.config.task)
     for what in decided_by_evaluations(asked.config.train):
-        if not _has_validation(asked, stored):
-            if stored.pairs is not None:
-                raise UserError(
-                    f"{what}: the pairs {stored.pairs.name!r} of {asked.graph} have none to "
-                    "validate on",
-                    f"make pairs that do: gcn-partition pairs {asked.graph} --split 0.85,0.05,0.10",
-                )
-            if stored.samples is not None and isinstance(asked.config.task, SampleOptions):
-                raise UserError(
-                    f"{what}: the samples {stored.samples.name!r} of {asked.graph} have none to "
-                    "validate on",
-                    long_enough(stored.samples, asked.config.task),
-                )
-            raise UserError(
-                f"{what}: {asked.graph} has no labelled {ONE_OF[on]} to validate on",
-                f"give the graph a validation mask: gcn-partition attach --{option} FILE",
-            )
+        if not examples.has("val"):
+            error = examples.nothing_to_validate()
+            raise UserError(f"{what}: {error.message}", error.hint)
 
 
 def _check_validated(asked: TrainRequest, stored: StoredGraph) -> None:
-    if asked.config.train.eval_every and _has_validation(asked, stored):
+    examples = task_of(asked.config.task).examples(stored, asked.config.task)
+    if asked.config.train.eval_every and examples.has("val"):
         return
     if asked.resume != "never" and (asked.out is not None or asked.resume != "auto"):
         for path in candidates(asked.out or Path(), asked.resume):
@@ -139,37 +118,13 @@ def _check_validated(asked: TrainRequest, stored: StoredGraph) -> None:
                     return
             except DamagedError:
                 continue
-    missing = (
-        f"{asked.graph} has no labelled {ONE_OF[asked.config.task.on]} to validate on"
-        if asked.config.train.eval_every
-        else "train.eval_every is 0"
-    )
+    missing = "train.eval_every is 0"
+    if asked.config.train.eval_every:
+        missing = examples.nothing_to_validate().message
     raise UserError(
         f"--save-best: nothing will be validated: {missing}",
         "leave --save-best out, or give the graph a validation mask and set train.eval_every",
     )
-
-
-def _has_validation(asked: TrainRequest, stored: StoredGraph) -> bool:
-    if stored.pairs is not None:
-        return len(stored.pairs.positives["val"]) > 0
-    if stored.samples is not None:
-        assert isinstance(asked.config.task, SampleOptions)
-        return count_of(stored.samples, asked.config.task, "val") > 0
-    mask = examples_of(stored.graph, asked.config.task.on).masks.get("val")
-    if mask is None:
-        return False
-    return _any_known(labels_in(stored, asked.config), mask, range(len(mask)))
-
-
-def _any_known(labels: Readable, mask: np.ndarray | None, among: range) -> bool:
-    """Whether one of some vertices in a mask, or of all where there is none, has a label."""
-    for start in range(among.start, among.stop, STEP):
-        here = slice(start, min(start + STEP, among.stop))
-        found = labels[here] if mask is None else labels[start + np.flatnonzero(mask[here])]
-        if np.any(found != UNLABELLED if found.ndim == 1 else ~np.isnan(found)):
-            return True
-    return False
 
 
 def _complete(asked: TrainRequest, stored: StoredGraph, size: int) -> RunRecord | None:

@@ -19,7 +19,7 @@ from gcnmpi.layout.arcs import check_content
 from gcnmpi.layout.entries import OF_RELATIONS, TYPE, UNKNOWN, WHOLE_TYPE
 from gcnmpi.layout.loading import Readable, load_sparse
 from gcnmpi.layout.place import Place, Space
-from gcnmpi.layout.runtime import Runtime, Source
+from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed, told_to
 from gcnmpi.mpi.reduction import (
     NCCL,
@@ -38,14 +38,14 @@ from gcnmpi.nn.operators.arcs import ArcInput
 from gcnmpi.nn.program import Program
 from gcnmpi.nn.scratch import Scratch
 from gcnmpi.nn.sparse_input import SparseInput
-from gcnmpi.nn.tasks.interface import Targets, Task
+from gcnmpi.nn.tasks.interface import Targets, task_of
 from gcnmpi.options.config import Config
 from gcnmpi.options.frames import ends
-from gcnmpi.options.task import TASKS, SampleOptions, masks_arcs, outputs, samples_of_step
-from gcnmpi.options.train import Residences, batches_of, ranks_of_group
+from gcnmpi.options.train import batches_of, ranks_of_group
+from gcnmpi.planner.ranking import Setting
 from gcnmpi.run.cuda_graph import resolve_cuda_graph
 from gcnmpi.run.memory_check import check_scratch, within_memory
-from gcnmpi.run.opening import Opened, find_source, load_matrix, start
+from gcnmpi.run.opening import Opened, Plan, load_matrix, make_plan, start
 from gcnmpi.run.own_rows import (
     Load,
     check_finite,
@@ -84,6 +84,7 @@ class Problem(Opened):
     program: Program  # the same, compiled for the scheme
     scheme: Scheme
     reduction: str  # "mpi" or "nccl": what sums the gradients, resolved
+    setting: Callable[[], Setting]  # of forecasts, on rank 0
 
     @property
     def rows(self) -> int:
@@ -122,27 +123,20 @@ def open_problem(
     config = dataclasses.replace(config, graph=graph_of(config))
     if trains:
         config = of_steps(config)
-    source, config = find_source(comm, graph, partition, config)
+    plan = make_plan(comm, graph, partition, config)
+    steps = task_of(config.task).steps(config.task)
+    whole = batches_of(config.train) is None and not steps.matrix
+    if trains and whole:
+        plan = within_memory(comm, plan)
     with agreed(comm):
-        widths = widths or ends(config.task, config.model, source.stored.manifest)
-        manifest = source.stored.manifest
-        network = network_of(
-            config.model, *widths, manifest.arc_features, config.task, manifest.schema
-        )
-        size = ranks_of_group(comm.size, config.train)
-        program, demand = program_on(network, source, config, size, trains)
+        network, program, demand = _compiled(comm, plan, widths, trains)
         if trains:
-            program_of_batches(config, source.stored, network, program)
-        if trains:
-            check_scratch(config)
-    of_steps_alone = batches_of(config.train) is None and not masks_arcs(config.task)
-    if trains and (program.needs_entries or of_steps_alone):
-        config = within_memory(comm, source, config, widths)
-        # Without a forecast, rows of arcs are made again, and all else is kept.
-        changes = Residences.told(config.train.memory) != Residences()
-        if changes or program.needs_entries or program.needs_groups:
-            program, _ = program_on(network, source, config, size)
-    found: list[str] = []
+            program_of_batches(plan.config, plan.source.stored, network, program)
+            check_scratch(plan.config)
+    if trains and not whole and program.needs_entries:
+        plan = within_memory(comm, plan)
+        network, program, _ = _compiled(comm, plan, widths, trains)
+    source, config, found = plan.source, plan.config, list[str]()
     if trains:
         config, found = resolve_cuda_graph(comm, config)
     before(source, config)
@@ -159,38 +153,53 @@ def open_problem(
         of_group = dataclasses.replace(of_group, summation=None)
     with told_to(runtime.everyone, runtime.comm):
         scheme = load_matrix(of_group, source, config, demand)
-    if isinstance(config.task, SampleOptions):
-        scheme = stacked(runtime, scheme, config, manifest.n)
+    if steps.samples:
+        scheme = stacked(runtime, scheme, config, source.stored.manifest.n)
     warnings = (*opened.warnings, *found)
     return Problem(
-        runtime, source, config, warnings, opened.machine, network, program, scheme, reduction
-    )
+        runtime, source, config, warnings, opened.machine,
+        network, program, scheme, reduction, plan.setting,
+    )  # fmt: skip
+
+
+def _compiled(
+    comm: Comm, plan: Plan, widths: tuple[int, int] | None, trains: bool
+) -> tuple[Network, Program, Demand]:
+    """The network, its program, and what that asks of the scheme.
+
+    Rank 0 may have compiled it for a forecast.
+    """
+    source, config, size = plan.source, plan.config, ranks_of_group(comm.size, plan.config.train)
+    if trains and widths is None and comm.rank == 0:
+        setting = plan.setting()
+        program = setting.program(plan.candidate, size, config.train.memory)
+        return setting.work.network, *program
+    manifest = source.stored.manifest
+    widths = widths or ends(config.task, config.model, manifest)
+    network = network_of(config.model, *widths, manifest.arc_features, config.task, manifest.schema)
+    return network, *program_on(network, source, config, size, trains)
 
 
 def stacked(runtime: Runtime, scheme: Scheme, config: Config, n: int) -> StackedScheme:
     """The scheme for the samples of a step that this group of ranks has."""
     assert isinstance(scheme, RowScheme)
-    assert isinstance(config.task, SampleOptions)
-    every = samples_of_step(config.task)
+    every = task_of(config.task).steps(config.task).samples
     count, group = every // config.train.groups, runtime.everyone.rank // runtime.comm.size
     return StackedScheme(runtime, scheme, Stack(group * count, count, every, n))
 
 
-def task_of(config: Config) -> Task:
-    """The task that is configured."""
-    return TASKS.get(config.task.name)
-
-
 def labels_in(stored: StoredGraph, config: Config) -> Readable:
     """The labels that a graph folder has for the task; a UserError if there are none."""
-    return task_of(config).labels(stored, config.task)
+    labels: Readable = task_of(config.task).examples(stored, config.task).labels  # type: ignore[attr-defined]
+    return labels
 
 
 def check_trainable(stored: StoredGraph, config: Config) -> None:
     """Raise a UserError if a graph has no features, or not the labels of the task."""
-    if not isinstance(config.task, SampleOptions):  # whose frames are features
+    task = task_of(config.task)
+    if not task.steps(config.task).samples:  # whose frames are features
         _there(stored, "features", inputs_of(stored.graph), "random:16")
-    labels_in(stored, config)
+    task.examples(stored, config.task)
 
 
 def load_features(problem: Problem) -> Array | SparseInput:
@@ -288,7 +297,8 @@ def load_targets(problem: Problem, last: Place) -> Targets:
     if not (block.counts_rows if of_classes else block.counts_entries):
         counts[:] = 0
     scheme.reduce(counts)
-    check_labels(comm, stored, labels, outputs(task, stored.manifest))
+    _, width = task_of(task).ends(task, problem.config.model, stored.manifest)
+    check_labels(comm, stored, labels, width)
     check_trains(comm, stored, task.on, bool(counts[list(masks).index("train")]))
     return Targets(labels, masks, dict(zip(masks, counts.astype(int).tolist(), strict=True)))
 

@@ -31,18 +31,13 @@ from gcnmpi.mpi.comm import Comm, agreed, versions
 from gcnmpi.mpi.hosts import host_names, most_ranks_a_node, slurm_job
 from gcnmpi.options.config import TrainConfig, table_of
 from gcnmpi.options.requests import LOGS
-from gcnmpi.options.task import SampleOptions, chosen_metrics, samples_of_step
-from gcnmpi.planner.batch_memory import batch_memory
-from gcnmpi.planner.batches import batch_cases
+from gcnmpi.options.task import chosen_metrics
 from gcnmpi.planner.machine import Machine
-from gcnmpi.planner.memory import memory
-from gcnmpi.planner.ranking import Candidate, Setting
+from gcnmpi.planner.ranking import Candidate
 from gcnmpi.run import checkpoint, checkpoint_files
 from gcnmpi.run.best import Best
 from gcnmpi.run.evaluation import Evaluation
-from gcnmpi.run.links.evaluation import LinkEvaluation
 from gcnmpi.run.logs import Log
-from gcnmpi.run.minibatch import BatchStep, drawn_sizes
 from gcnmpi.run.opening import Opened
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.record import (
@@ -57,17 +52,13 @@ from gcnmpi.run.record import (
     ids_of,
     is_finished,
 )
-from gcnmpi.run.samples.evaluation import SampleEvaluation
-from gcnmpi.run.samples.step import SampleStep
-from gcnmpi.run.step import BaseStep, Step
+from gcnmpi.run.step import Forecast, Step
 from gcnmpi.run.writer import Writer, continued_record, new_record
 from gcnmpi.schemes.operations import EXCHANGES, Operation, Product
-from gcnmpi.schemes.sampled_forecast import BatchSizes, TileSizes
 from partition.errors import UserError
 from partition.graph.samples import SampleSet
 from partition.graph.vertex_pairs import HELD_OUT, PairSet
 
-Evaluates = Evaluation | LinkEvaluation | SampleEvaluation
 LISTED = 256  # ranks up to which the record says who sends to whom
 # Of epochs 16 to 31, 32 to 63 … 16 are sampled, each standing for those before it; of more
 # than 64 ranks fewer, so that the numbers stay as many.
@@ -272,8 +263,8 @@ def evaluates(config: TrainConfig, epoch: int) -> bool:
 
 def end_record(
     problem: Problem,
-    step: BaseStep,
-    evaluation: Evaluates,
+    step: Step,
+    evaluation: Evaluation,
     epochs: Sequence[Epoch],
     before: int,
     best: Best,
@@ -286,14 +277,14 @@ def end_record(
     mine = {
         **_figures("eval_", runtime.traffic["eval"], predicted_eval),
         "hidden": runtime.traffic.hidden("train"),
-        **step.counted(),
+        **step.work.counted(),
     }
-    predicted = step.predicted(len(run))
+    predicted = step.work.predicted(len(run))
     end = counted_record(runtime, config.epochs, epochs, before, best, predicted, mine)
     errors = relative_errors(runtime.everyone, runtime.traffic.errors)
     return msgspec.structs.replace(
         end,
-        leads=evaluation.leads if isinstance(evaluation, SampleEvaluation) else None,
+        leads=evaluation.leads,
         orders=list(step.model.program.orders),
         rounding=msgspec.convert(errors, list[ExchangeError]),
     )
@@ -368,12 +359,12 @@ def _figures(prefix: str, counted: Volume, predicted: Volume) -> dict[str, objec
     }
 
 
-def ranks_record(problem: Problem, step: BaseStep) -> RanksRecord:
+def ranks_record(problem: Problem, step: Step) -> RanksRecord:
     """The rows that every rank holds and sends, for rank 0 to record; all call it together.
 
     Parameters
     ----------
-    step : BaseStep
+    step : Step
         An epoch; of mini-batches, each sends other rows.
 
     Returns
@@ -383,8 +374,7 @@ def ranks_record(problem: Problem, step: BaseStep) -> RanksRecord:
         there are more than ``LISTED`` ranks. Empty on other ranks.
     """
     comm, plan = problem.runtime.comm, problem.scheme.plan
-    products = step.products() if isinstance(step, Step) else None
-    batches = drawn_sizes(problem, step) if isinstance(step, BatchStep) else []
+    products, memory = step.work.products(), step.work.forecast()
     per_node = most_ranks_a_node(comm)
     sends: list[tuple[list[int], list[int]]] | None = None
     if plan is not None and products is not None and comm.size <= LISTED:
@@ -394,7 +384,7 @@ def ranks_record(problem: Problem, step: BaseStep) -> RanksRecord:
         return RanksRecord()
     there, back = _row_bytes(problem, products or [])
     return RanksRecord(
-        **_forecast(problem, per_node, step, batches),
+        **_forecast(problem, per_node, memory),
         peers=None if sends is None else [peers for peers, _ in sends],
         peer_rows=None if sends is None else [rows for _, rows in sends],
         expand_row_bytes=there,
@@ -458,12 +448,7 @@ def sampled_every(epoch: int, size: int) -> int:
     return 1 << (most.bit_length() - 1)
 
 
-def _forecast(
-    problem: Problem,
-    per_node: int,
-    step: BaseStep,
-    batches: Sequence[BatchSizes] | Sequence[TileSizes],
-) -> dict[str, Any]:
+def _forecast(problem: Problem, per_node: int, memory: Forecast | None) -> dict[str, Any]:
     """Rows and entries of every rank, and memory of the one that needs most, as ``plan`` has it.
 
     None of them where nothing can be forecast: a run that goes well does not end for that.
@@ -472,20 +457,12 @@ def _forecast(
     candidate = Candidate(config.scheme, {}, 0, source.partition, groups=config.train.groups)
     size = problem.runtime.everyone.size
     try:
-        setting = Setting(source.stored, config, Machine(), per_node, locality=False)
+        setting = problem.setting().on(config, Machine(), per_node)
         case = setting.case(candidate, size)
     except UserError:
         return dict.fromkeys(("rows", "entries", "memory_forecast_bytes"))
-    needed = None
-    if setting.pairs is not None:
-        needed = setting.memory(candidate, size)
-    elif isinstance(step, Step | SampleStep):
-        needed = memory(case)
-    elif isinstance(step, BatchStep):
-        needed = batch_memory(case, batch_cases(case, source, batches), step.sampler)
-    groups, copies = config.train.groups, 1
-    if isinstance(config.task, SampleOptions):  # whose rows of all samples lie beside each other
-        copies = samples_of_step(config.task) // groups
+    needed = memory(case, source) if memory else setting.epochs.memory(candidate, case)
+    groups, copies = config.train.groups, case.forecast.samples
     held = [case.arcs(rank) for rank in range(problem.runtime.comm.size)] * groups
     return {
         "rows": [rows // copies for rows, _, _ in held],

@@ -17,29 +17,21 @@ from gcnmpi.mpi.comm import agreed, told_to
 from gcnmpi.nn.model import Model
 from gcnmpi.nn.schedules import LearningRate
 from gcnmpi.options.config import TrainConfig
-from gcnmpi.options.task import LINKS, LOWER_IS_BETTER, SAMPLES, chosen_metrics
-from gcnmpi.options.train import batches_of
+from gcnmpi.options.task import LOWER_IS_BETTER, chosen_metrics
 from gcnmpi.run import checkpoint
 from gcnmpi.run.best import Best, stops_early
-from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.last_state import SLOW, LastState
 from gcnmpi.run.ledger import CheckpointRules, Ledger
-from gcnmpi.run.links.evaluation import LinkEvaluation
-from gcnmpi.run.links.step import LinkStep
-from gcnmpi.run.minibatch import BatchStep
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.record import End, Epoch
 from gcnmpi.run.run_record import (
-    Evaluates,
     end_record,
     evaluates,
     print_origin,
     ranks_record,
     start_record,
 )
-from gcnmpi.run.samples.evaluation import SampleEvaluation
-from gcnmpi.run.samples.step import SampleStep
-from gcnmpi.run.step import BaseStep, Step
+from gcnmpi.run.step import Step
 from gcnmpi.run.weights import save_weights
 from partition.errors import UserError
 
@@ -84,7 +76,8 @@ class TrainingState:
     def __init__(self, problem: Problem, versions: object, folder: Path | None) -> None:
         self._problem, self._versions = problem, versions
         with told_to(problem.runtime.everyone, problem.runtime.comm):
-            self.step, self.evaluation = _made(problem)
+            self.step = Step(problem)
+            self.evaluation = self.step.work.evaluation()
         self.best: Array | None = None  # weights, as in ``model.parameters.flat``
         # Trained features are with all ranks: one alone cannot write them.
         trains_features = problem.config.model.train_features
@@ -247,18 +240,6 @@ def save(problem: Problem, result: Result, weights: Path | None, best: Path | No
             if kept := ledger.kept or (ledger.save() if ledger.folder else None):
                 error.hint = f"they are in {kept}: the same command, started again, writes them"
         raise
-
-
-def _made(problem: Problem) -> tuple[BaseStep, Evaluates]:
-    """The step of the task, and what evaluates its model."""
-    if problem.config.task.name == SAMPLES:
-        step_of_samples = SampleStep(problem)
-        return step_of_samples, SampleEvaluation(problem, step_of_samples.model)
-    if problem.config.task.name == LINKS:
-        links = LinkStep(problem)
-        return links, LinkEvaluation(problem, links.model, links.decoder, links.model.parameters)
-    step = BatchStep(problem) if batches_of(problem.config.train) else Step(problem)
-    return step, Evaluation(problem, step.model, step.targets)
 
 
 def _replayed(config: TrainConfig, ledger: Ledger) -> tuple[LearningRate, bool]:

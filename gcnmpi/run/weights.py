@@ -14,7 +14,7 @@ import functools
 import json
 import os
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,25 +28,28 @@ from gcnmpi.nn.decoders import TABLE
 from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.model import Model
 from gcnmpi.nn.network import Network
-from gcnmpi.nn.spellings import fitted, guessed, has_split_towers, spelled
+from gcnmpi.nn.spellings import fitted, has_split_towers, spelled
 from gcnmpi.nn.state import ends_of, from_gcn, in_file, stored_shapes, to_parameters, to_state
-from gcnmpi.nn.tasks.links import pairs_of
+from gcnmpi.nn.tasks.interface import OF_EXAMPLES, task_of
 from gcnmpi.options.config import Config, from_table, keys, table_of, value_of
 from gcnmpi.options.frames import OF_FRAMES, ROLLOUT
 from gcnmpi.options.model import NETWORKS, ConvolutionOptions, ModelConfig
 from gcnmpi.options.requests import NETWORK, features_path
 from gcnmpi.options.settings import chosen
-from gcnmpi.options.settings import spelled as in_settings
-from gcnmpi.options.task import TASKS, LinkOptions, TaskConfig, tells_relations
+from gcnmpi.options.task import TASKS, TaskConfig
 from gcnmpi.options.user_network import is_user_network, same_network
 from gcnmpi.run.classes import class_names, shown
 from gcnmpi.run.problem import Problem
-from gcnmpi.run.samples.scales import Scales, scales_in, without_scales
 from gcnmpi.run.weights_file import FORMAT, VERSION, read_arrays, read_facts, write_weights
 from partition.errors import UserError
-from partition.graph.relations import NO_SCHEMA, Relation, Schema, names_of
+from partition.graph.relations import NO_SCHEMA, Relation, Schema
 from partition.graph.store import StoredGraph
 
+OTHER_NETWORK = (
+    "describe the network that they are of: --set model.name=NAME --set model.hidden=64,64, or a "
+    "TOML file for --network; NAME may be sage, gat, gatv2, gin, gine, pna, transformer, gatedgcn "
+    "or mgn; or gcn, with norms, residuals or linear layers"
+)
 # How a network is trained and computed, not what it computes.
 NAMES = ("class_names", "pair_relations")  # of columns of logits, and of a decoder's rows
 NOT_OF_A_NETWORK = ("dropout", "input_dropout", "attention_dropout", "order", "cache_input")
@@ -68,7 +71,8 @@ class Weights:
     described: bool  # whether the file says which network it is of
     pairs: str | None = None  # the set whose held-out arcs M was without, where the file says so
     samples: str | None = None  # the set that it was trained on
-    scales: Scales | None = None  # of this set
+    # Arrays of the examples that it was trained on: scales of samples
+    examples: Mapping[str, np.ndarray] = field(default_factory=dict)
     classes: tuple[str, ...] = ()  # what the columns of logits are called, where the file says so
     relations: tuple[str, ...] = ()  # those of pairs, in the order of the decoder's rows
 
@@ -89,7 +93,8 @@ def save_weights(
     """
     if problem.config.model.train_features:
         write_features(problem, model, flat, features_path(path))
-    state = to_state(problem.network, model.whole(flat)) | scales_in(problem.source.stored.samples)
+    arrays = task_of(problem.config.task).arrays(problem.source.stored)
+    state = {**to_state(problem.network, model.whole(flat)), **arrays}
     described = describe(problem) | facts
     from_root(problem.runtime.everyone, lambda: write_weights(path, state, described))
 
@@ -121,7 +126,7 @@ def describe(problem: Problem) -> dict[str, object]:
         "pairs": problem.source.stored.pairs and problem.source.stored.pairs.name,
         "samples": problem.source.stored.samples and problem.source.stored.samples.name,
         NAMES[0]: class_names(manifest, config.task),
-        NAMES[1]: relation_names(problem.source.stored, config.task),
+        NAMES[1]: task_of(config.task).relation_names(problem.source.stored, config.task),
         "graph_name": manifest.name,
         "graph_id": manifest.id,
     }
@@ -155,7 +160,9 @@ def read_weights(
         If it cannot be read, or is not all the weights of one network that there is here.
     """
     path = Path(path)
-    scales, state = without_scales(read_arrays(path))
+    arrays: Mapping[str, np.ndarray] = read_arrays(path)
+    examples = {name: a for name, a in arrays.items() if name.startswith(OF_EXAMPLES)}
+    state: Mapping[str, np.ndarray] = {n: a for n, a in arrays.items() if n not in examples}
     facts = read_facts(path) if path.suffix == ".npz" else None
     called: Mapping[str, str] = {}
     with _of_file(path):
@@ -195,7 +202,7 @@ def read_weights(
     if classes and len(classes) != widths[-1]:
         raise UserError(f"{path} is damaged: its class_names are not those of its columns")
     of = path, parameters, widths, arcs, known, described, facts is not None
-    return Weights(*of, pairs, samples, scales, classes, relations)
+    return Weights(*of, pairs, samples, examples, classes, relations)
 
 
 def as_trained(weights: Weights, config: Config, given: Container[str], direction: str) -> Config:
@@ -235,20 +242,12 @@ def as_trained(weights: Weights, config: Config, given: Container[str], directio
     )
 
 
-def relation_names(stored: StoredGraph, task: TaskConfig) -> tuple[str, ...]:
-    """The names of the relations of pairs that a decoder tells apart; empty: numbers."""
-    if not isinstance(task, LinkOptions) or not tells_relations(task):
-        return ()
-    pairs = pairs_of(stored, task)
-    return names_of(stored.graph.relations) or (pairs.relation_names if pairs else ())
-
-
 def of_relations(weights: Weights, stored: StoredGraph, task: TaskConfig) -> Weights:
     """The weights with the decoder's rows of relations in the order of a graph's.
 
     A UserError if the graph has a relation that the weights do not know.
     """
-    known, there = weights.relations, relation_names(stored, task)
+    known, there = weights.relations, task_of(task).relation_names(stored, task)
     if not known or not there or there == known:
         return weights
     others = [name for name in there if name not in known]
@@ -355,7 +354,7 @@ def _shown_by(
             missing = [name for name in stored_shapes(build(1, 1, 1)) if name not in found.arrays]
             what = f": {in_file(missing[0], found.called)} is missing" if missing else ""
             message = f"the weights are not those of the configured {model.name}{what}"
-            raise UserError(message, _network_hint(found.arrays))
+            raise UserError(message, OTHER_NETWORK)
         network = build(*ends)
         fits = fitted(found, stored_shapes(network))
         if features and not _fits(fits.arrays, network):  # the graph's are the right ones
@@ -368,7 +367,7 @@ def _shown_by(
     try:
         arrays = from_gcn(found.arrays, found.called)
     except UserError as error:
-        raise UserError(error.message, _network_hint(found.arrays)) from error
+        raise UserError(error.message, OTHER_NETWORK) from error
     shapes = [array.shape for name, array in arrays.items() if name.endswith("lin.weight")]
     widths = (shapes[0][1], *(shape[0] for shape in shapes))
     described = {"model.hidden": widths[1:-1], "model.bias": "convs.0.bias" in arrays}
@@ -379,22 +378,6 @@ def _fits(arrays: Mapping[str, np.ndarray], network: Network) -> bool:
     """Whether all arrays of a network are there, in its shapes."""
     shapes = stored_shapes(network)
     return all(name in arrays and arrays[name].shape == shape for name, shape in shapes.items())
-
-
-def _network_hint(arrays: Mapping[str, np.ndarray]) -> str:
-    """How the network of a file is given: as its arrays show it, or an example."""
-    guess = guessed(arrays)
-    if guess is None:
-        return (
-            "a stack of GCNConv layers has convs.0.lin.weight (d_out, d_in), convs.0.bias (d_out) "
-            "and so on; describe another network, such as --set model.name=sage "
-            "--set model.hidden=64, or in a TOML file for --network"
-        )
-    words = [f"--set model.{key}={in_settings(value)}" for key, value in guess.items()]
-    return (
-        f"by its arrays it may be {' '.join(words)}; add what has no array, such as "
-        "model.activation, or describe it in a TOML file for --network"
-    )
 
 
 @contextlib.contextmanager

@@ -199,9 +199,12 @@ class Forecast(ABC):
         Whether a matrix that is exchanged in every epoch has buffers of its own.
     turns : bool
         Whether chains of products are made on columns: see :mod:`gcnmpi.nn.compile.turned`.
+    samples : int
+        Samples whose rows lie beside each other.
     """
 
     facts: Facts
+    samples = 1
     orders: tuple[str, ...] = ("combine", "aggregate")
     whole_rows = True
     own_buffers = False

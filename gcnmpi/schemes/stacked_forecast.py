@@ -19,7 +19,7 @@ class StackedForecast(Forecast):
     """
 
     def __init__(self, inner: Forecast, count: int) -> None:
-        self._inner, self._count, self.facts = inner, count, inner.facts
+        self._inner, self.samples, self.facts = inner, count, inner.facts
         self.orders, self.whole_rows = inner.orders, inner.whole_rows
         self.own_buffers = inner.own_buffers
 
@@ -48,7 +48,7 @@ class StackedForecast(Forecast):
     def shape(self, rank: int, place: Place, width: int) -> tuple[int, int]:
         """So many times the rows."""
         rows, columns = self._inner.shape(rank, place, width)
-        return self._count * rows, columns
+        return self.samples * rows, columns
 
     def entries(self, rank: int) -> int:
         """One M serves all samples."""
@@ -71,12 +71,12 @@ class StackedForecast(Forecast):
         return self._inner.weight_numbers(rank, k, d_in, d_out)
 
     def _wide(self, product: Operation, sizes: Sequence[int]) -> tuple[int, ...]:
-        times = self._count if product in EXCHANGES else 1
+        times = self.samples if product in EXCHANGES else 1
         return tuple(times * size for size in sizes)
 
     def _more(self, part: Sparse | Dense) -> Sparse | Dense:
         """A local product for all samples; rows of both factors, where these are of vertices."""
-        count = self._count
+        count = self.samples
         if isinstance(part, Sparse):
             shape = count * part.rows, count * part.inner, count * part.entries
             return replace(part, rows=shape[0], inner=shape[1], entries=shape[2])

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from gcnmpi.mpi.comm import agreed
+from gcnmpi.nn.tasks.samples import Scales
 from gcnmpi.run.samples.reading import ScaledSteps
-from gcnmpi.run.samples.scales import Scales
 from gcnmpi.run.samples.step import shuffled
 from gcnmpi.torch.memory import on_host
 from gcnmpi.torch.ranks import OfThisProcess, Ranks

@@ -18,9 +18,7 @@ import numpy as np
 
 from gcnmpi.mpi.process import run
 from gcnmpi.options.config import from_table
-from gcnmpi.options.task import LINKS
 from gcnmpi.proof.verify import _whole
-from gcnmpi.run.links.step import LinkStep
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.step import Step
 from partition.graph.store import list_partitions, read_partition
@@ -33,7 +31,7 @@ def main(comm: Any) -> int:
     partition = fitting[0] if comm.size > 1 else None
     for folder in map(Path, folders):
         problem = open_problem(comm, graph, partition, from_table(_read(folder)))
-        step = (LinkStep if problem.config.task.name == LINKS else Step)(problem)
+        step = Step(problem)
         model = step.model
         with np.load(folder / "weights.npz") as weights:
             model.load_state(dict(weights))

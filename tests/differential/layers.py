@@ -1,7 +1,7 @@
 """Every network in PyTorch Geometric's layers, on graphs that are there and on one that is made.
 
 Modules have the names of PyTorch Geometric's, so that ``load_state_dict`` is strict; MeshGraphNet
-is the plain PyTorch program of ``scripts/peers``, and CompGCN is written from its formula.
+is the plain PyTorch program of ``benchmarks/peers``, and CompGCN is written from its formula.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def problem(folder: Path, graph: Graph, name: str) -> LinkProblem:
 def of_oracle(problem: LinkProblem, weights: oracle.Weights) -> dict[str, Any]:
     """Loss and gradient of the first step, and the rows of an evaluation."""
     loss, gradient, _ = problem.gradient(weights, 1, 0)
-    rows = problem.rows.forward(weights, None)[0][-1]
+    rows = problem.outputs(weights)
     return {"loss": loss, "gradient": gradient, "logits": rows}
 
 

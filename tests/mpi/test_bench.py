@@ -1,6 +1,7 @@
-"""calibrate, bench-schemes, bench and the doctor."""
+"""calibrate, bench-schemes, the folder benchmarks and the doctor."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from partition.graph.store import read_partition
 from partition.pipeline.adding import add_partition
 
 SCIPY = ("kernel=scipy",)
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +61,6 @@ def test_a_calibrated_machine_and_what_is_measured_beside_what_it_predicts(
         f"bench-schemes {path} --schemes p3p": "p3p",
         f"bench-schemes {path} --machine {path}/manifest.json": "does not describe a machine",
         f"calibrate --out {file}/x.json": "cannot write",
-        f"bench spmm {path}": "one process",
-        f"bench spmm {path} --widths 4,x": "--widths",
-        f"bench epoch {placed} --beside threads=3": "threads",
-        f"bench epoch {placed} --out {path}/manifest.json/x": "cannot write",
-        f"bench exchange {placed} --transports pigeon": "pigeon",
-        f"bench exchange {placed} --set scheme.name=bcast": "scheme",
     }
     hear_mistakes(2, [(words.split(), says) for words, says in mistakes.items()])
     good = f"bench-schemes {placed} --schemes p2p --epochs 1"
@@ -73,8 +69,8 @@ def test_a_calibrated_machine_and_what_is_measured_beside_what_it_predicts(
 
 def test_benches_of_kernels_epochs_and_exchanges(mpirun, path, tmp_path):
     out, words = tmp_path / "new" / "spmm.jsonl", "--kernels graphblas,scipy --widths 4,20"
-    words = f"bench spmm --rmat 8x6 {words} --rounds 2 --out {out}"
-    said = mpirun(1, "gcnmpi", *words.split()).stdout
+    words = f"--rmat 8x6 {words} --rounds 2 --out {out}"
+    said = mpirun(1, BENCHMARKS / "spmm.py", *words.split()).stdout
     machine, *lines = [json.loads(one) for one in out.read_text().splitlines()]
     assert machine["threads"] >= 1
     assert machine["cache_bytes"] > 0
@@ -91,8 +87,8 @@ def test_benches_of_kernels_epochs_and_exchanges(mpirun, path, tmp_path):
         assert one["share"]["cached"] == pytest.approx(bound / times["median"])
         assert f"{one['kernel']} {1e3 * times['median']:.3g}" in " ".join(said.split())
     options = f"{path} --partition rp-2 --rounds 2"
-    words = f"bench epoch {options} --beside model.cache_input=false --set kernel=scipy"
-    said = mpirun(2, "gcnmpi", *words.split(), "--out", out).stdout
+    words = f"{options} --beside model.cache_input=false --set kernel=scipy"
+    said = mpirun(2, BENCHMARKS / "epoch.py", *words.split(), "--out", out).stdout
     _, given, changed = [json.loads(one) for one in out.read_text().splitlines()[-3:]]
     for one in (given, changed):
         assert f"{one['name']} {1e3 * one['seconds']['median']:.3g}" in " ".join(said.split())
@@ -104,8 +100,8 @@ def test_benches_of_kernels_epochs_and_exchanges(mpirun, path, tmp_path):
     # Without the cache: one product with M more, or two, of some width.
     flops = [one["gflops"] * one["seconds"]["median"] for one in (given, changed)]
     assert flops[1] > flops[0]
-    words = f"bench exchange {options} --widths 3,5 --json"
-    _, *lines = records(mpirun(2, "gcnmpi", *words.split()))
+    words = f"{options} --widths 3,5 --json"
+    _, *lines = records(mpirun(2, BENCHMARKS / "exchange.py", *words.split()))
     volume = sum(read_partition(path, "rp-2").metrics["in"].send_rows)
     assert {one["transport"] for one in lines} == set(TRANSPORTS) - {"nccl"}
     for one in lines:

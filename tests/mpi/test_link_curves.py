@@ -15,7 +15,8 @@ from test_minibatch import as_planned
 from words import latest, line, sets
 
 from gcnmpi.options.config import load_config
-from gcnmpi.proof import links
+from gcnmpi.proof.links import LinkProblem
+from gcnmpi.proof.oracle import train
 from gcnmpi.run.record import read_run
 from partition.graph.store import open_graph
 from partition.graph.vertex_pairs import identified, read_pairs, split_pairs, write_pairs
@@ -86,8 +87,8 @@ def of_oracle(path, settings):
     """The losses and last metrics of the oracle."""
     config, stored = load_config(None, settings), open_graph(path)
     pairs = read_pairs(path, config.task.pairs)
-    curve = links.train(stored.graph, pairs, "in", config, config.train.epochs)
-    problem = links.LinkProblem(stored.graph, pairs, "in", config)
+    problem = LinkProblem(stored.graph, pairs, "in", config)
+    curve = train(problem, config.train.epochs)
     return np.array(curve.losses), problem.metrics(curve.weights)
 
 

@@ -64,7 +64,9 @@ def partition_of(nranks, scheme, place):
 def expected(path, network):
     """The losses of the oracle."""
     config = load_config(None, (*COMMON, *axes.settings_of(network)))
-    return np.array(oracle.train(open_graph(path).graph, "in", config, EPOCHS).losses)
+    return np.array(
+        oracle.train(oracle.Problem(open_graph(path).graph, "in", config), EPOCHS).losses
+    )
 
 
 def wanted(nranks, schemes_folder):

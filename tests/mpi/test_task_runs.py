@@ -55,6 +55,20 @@ def test_metrics_are_exact_however_vertices_are_spread(run_cases, nranks):
     assert len(found) == 15
 
 
+def test_a_task_of_a_file_of_its_own_has_one_curve(run_cases, path):
+    """Its examples, work, evaluation and serial twin: see programs/rating_task.py."""
+    random = np.random.default_rng(1)
+    np.save(path / "ratings.npy", np.c_[random.integers(0, 120, (50, 2)), random.random(50)])
+    names = {"loss curve", "final weights", "metrics", "finite differences", "training bytes"}
+    case = {"graph": path, "settings": ["task.name=ratings", "task.columns=3", "model.hidden=5"]}
+    for nranks in (1, 3):
+        partition = f"rp-{nranks}" if nranks > 1 else None
+        more = {"partition": partition, "directions": 2}
+        (found,) = run_cases("rating_task", nranks, [case | more])
+        assert found["missed"] == []
+        assert names <= {*found["checks"]}
+
+
 def test_every_task_is_that_of_one_process(verified, path):
     """The other schemes take turns."""
     cases = []

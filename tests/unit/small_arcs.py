@@ -12,8 +12,7 @@ from gcnmpi.nn.describe import matrix_of, network_of
 from gcnmpi.nn.model import Model
 from gcnmpi.options.config import from_table
 from gcnmpi.options.kernel import KERNELS
-from gcnmpi.proof.arcs import arcs_of, rows_of
-from gcnmpi.proof.passes import ArcRows, Pass
+from gcnmpi.proof.passes import ArcRows, Pass, arcs_of, rows_of
 from gcnmpi.proof.rules import RULES
 from partition.graph.graph import Graph
 

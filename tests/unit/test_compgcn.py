@@ -202,7 +202,7 @@ def test_the_branches_are_all_metapaths(target, hops, reverse):
         refuses("no metapath", Problem, graph, "in", config)
         return
     problem = Problem(graph, "in", config)
-    values, _, _ = problem.forward(problem.initial(), None)
+    values = problem.forward(problem.initial(), None)[0].values
     linear = [one for one in problem.network.operators if isinstance(one, Linear)]
     found = [values[one.inputs[0]] for one in linear if one.weight.startswith("lins.")]
     of_both = [sorted(np.round(rows, 12).tolist() for rows in of) for of in (found, expected)]

@@ -12,7 +12,6 @@ from kernel_cases import USABLE, all_near, give, having, junk, kept, near, needs
 from refusals import refuses
 
 import gcnmpi.kernels
-from gcnmpi.cli.bench import bench
 from gcnmpi.cli.main import info
 from gcnmpi.cli.schemes import calibrate
 from gcnmpi.core import rng
@@ -23,7 +22,7 @@ from gcnmpi.nn.optim import Parameters, make_optimizer
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.options.config import from_table
 from gcnmpi.options.kernel import KERNELS, SLOWER, resolve
-from gcnmpi.proof.parts import STEPS_TOLERANCES, steps_apart
+from gcnmpi.proof.checks import STEPS_TOLERANCES, steps_apart
 from partition.registry import Registry
 
 FALLBACK = "graphblas" if sys.version_info < (3, 14) else "scipy"  # which needs no compiler
@@ -59,11 +58,9 @@ def test_without_the_native_kernel_another_is_taken_and_it_is_said(monkeypatch, 
     warning = f"the native kernel {found}; {SLOWER.format(FALLBACK)}"
     assert (resolve("auto"), resolve("scipy")) == ((FALLBACK, warning), ("scipy", None))
     refuses("install gcnmpi again" if "built" in why else "libgomp", KERNELS.get, "native")
-    for command, words in ((bench, ["epoch", "g.graph"]), (calibrate, []), (bench, ["spmm"])):
-        refused = refuses("native kernel", command.main, words, standalone_mode=False)
-        assert f"kernel={FALLBACK}" in refused.hint or words == ["spmm"]
-        taken = ["--kernels", "scipy"] if words == ["spmm"] else ["--set", "kernel=scipy"]
-        assert callable(command.main([*words, *taken], standalone_mode=False))
+    refused = refuses("native kernel", calibrate.main, [], standalone_mode=False)
+    assert f"kernel={FALLBACK}" in refused.hint
+    assert callable(calibrate.main(["--set", "kernel=scipy"], standalone_mode=False))
     assert info.main([], standalone_mode=False) is None
     assert f"kernel = auto: {FALLBACK} ({warning})" in capsys.readouterr().out
     without_graphblas(monkeypatch)

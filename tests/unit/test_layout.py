@@ -31,7 +31,7 @@ PACKAGES = ("partition", "gcnmpi")
 FILES = sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))
 TEXTS = [
     path
-    for folder in ("docs", "tests", "examples", "scripts", *PACKAGES)
+    for folder in ("docs", "tests", "examples", "scripts", "benchmarks", *PACKAGES)
     for path in [*ROOT.glob("*.md"), *(ROOT / folder).rglob("*")]
     if path.suffix in (".py", ".md", ".ipynb", ".sh") and path.name != "CHANGELOG.md"
 ]

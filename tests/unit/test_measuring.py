@@ -1,13 +1,17 @@
 """Parts of measurements: medians and ratios of rounds, and the bytes that a product moves."""
 
+from pathlib import Path
+
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.bench.movement import csr_bytes, movement
 from gcnmpi.bench.rounds import Spread, ratios, spread
 
 
-def test_bytes_of_a_product():
+def test_bytes_of_a_product(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    from movement import csr_bytes, movement
+
     matrix = sp.random_array((300, 200), density=0.05, format="csr", rng=1)
     touched, streamed = len(np.unique(matrix.indices)), matrix.nnz * 8 + 301 * 8 + 300 * 64
     assert csr_bytes(300, matrix.nnz, 4) + 300 * 64 == streamed

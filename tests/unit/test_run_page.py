@@ -8,8 +8,8 @@ import pytest
 from refusals import refuses
 
 from gcnmpi.report.page import DETAILED, report_figures, write_report
-from gcnmpi.report.run_curves import APART
 from gcnmpi.report.run_facts import facts_of
+from gcnmpi.report.run_figures import APART
 from gcnmpi.report.table import print_runs
 from gcnmpi.run.record import read_run
 from gcnmpi.run.run_record import sampled_every

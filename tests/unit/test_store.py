@@ -814,7 +814,7 @@ def test_options_that_do_not_go_together_are_one_line(graph):
     ):
         refuses(told, task_of, **options)
     refuses("a frame has 2 columns", frames_of, task_of(predicted=3), 0, 2)
-    refuses("has no samples", TASKS.get(SAMPLES).labels, open_graph(graph), task_of())
+    refuses("has no samples", TASKS.get(SAMPLES).examples, open_graph(graph), task_of())
 
 
 def test_a_file_of_states_that_is_cut_off_or_gone_is_said(tmp_path):

@@ -14,7 +14,7 @@ import gcnmpi
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.schedules import LearningRate
 from gcnmpi.nn.tasks.drawing import drawer_of
-from gcnmpi.nn.tasks.interface import Made, Targets
+from gcnmpi.nn.tasks.interface import LossInputs, Targets
 from gcnmpi.options.config import from_table, load_config
 from gcnmpi.options.kernel import KERNELS
 from gcnmpi.options.task import TASKS
@@ -59,7 +59,7 @@ def loss_and_gradient(options, labels):
     known = labels >= 0 if labels.ndim == 1 else ~np.isnan(labels)
     counts = {"train": int(np.count_nonzero(known))}
     targets = Targets(labels, {"train": np.ones(len(labels), bool)}, counts)
-    what = Made(LossScheme(kernel, LOGITS.shape), kernel, Place(1), 3, targets, config)
+    what = LossInputs(LossScheme(kernel, LOGITS.shape), kernel, Place(1), 3, targets, config)
     grad = np.full(LOGITS.shape, 7.0)
     return TASKS.get(config.name).loss(what)(LOGITS.copy(), grad), grad
 

@@ -1,19 +1,17 @@
 """The file of weights: which network it is of, and what contradicts it."""
 
 import dataclasses
-import tomllib
 import zipfile
 from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from foreign_networks import FOREIGN, NETWORKS
+from foreign_networks import FOREIGN
 from refusals import refuses
 
 from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.initial import initial
-from gcnmpi.nn.spellings import guessed, spelled
 from gcnmpi.nn.state import ends_of, from_gcn, to_parameters, to_state
 from gcnmpi.options.config import from_table, read_config
 from gcnmpi.run.weights import Weights, as_trained, check_parameters, of_relations, read_weights
@@ -206,8 +204,6 @@ def test_parameters_come_back(name):
         assert found[key].flags.c_contiguous
         np.testing.assert_array_equal(found[key], array)
     assert ends_of(partial(network_of, model), state) == (7, 3, 2 * (name in OF_ARCS))
-    shown = guessed(spelled(state).arrays) or {}
-    assert name == "sgc" or shown == {key: getattr(model, key) for key in shown}
 
 
 def test_a_constant_may_be_missing_and_nothing_else(tmp_path):
@@ -232,8 +228,8 @@ def test_a_constant_may_be_missing_and_nothing_else(tmp_path):
     towers["convs.1.pre_nns.0.0.weight"] = np.ones((2, 6))  # of a third of the columns
     for config, given, says in (
         (config_of("mlp"), state, "not those of the configured mlp"),
-        (CONFIG, state, r"is not a weight of a GCNConv layer\n.* may be --set model.name=gat "),
-        (CONFIG, state | {"convs.0.att_src": np.ones(3)}, "GCNConv layer\n.* describe another"),
+        (CONFIG, state, r"is not a weight of a GCNConv layer\n.* model.name=NAME .* gat,"),
+        (CONFIG, state | {"convs.0.att_src": np.ones(3)}, "GCNConv layer\n.*describe the network"),
         (config_of("pna"), towers, "train it with divide_input=False"),
     ):
         np.savez(tmp_path / "w.npz", **given)
@@ -266,24 +262,3 @@ def test_weights_that_are_not_a_stack_of_convolutions():
         (weights(0, 1) | {"convs.0.bias": np.ones(2)}, "only some have a bias"),
     ):
         refuses(says, from_gcn, state)
-
-
-# TransformerConv has the weight of the vertex itself whether it reads it or not, and heads that are
-# concatenated are columns as any.
-UNSEEN = {"transformer-plain": ["root_weight", "heads"], "pna-towers": ["scalers"]}
-
-
-@pytest.mark.parametrize("case", sorted(NETWORKS))
-def test_names_and_shapes_show_the_network(case):
-    """All of it but what has no array."""
-    described = tomllib.loads(NETWORKS[case])["model"]
-    unseen = {"hidden": tuple(described.pop("hidden"))}
-    expected = {k: v for k, v in described.items() if v not in ("none", "elu", "max")} | unseen
-    found = guessed(spelled(read_tensors(FOREIGN / f"{case}.pt")).arrays)
-    for name in UNSEEN.get(case, ()):
-        del expected[name]
-    if described.get("jk") == "max":  # as a linear layer after the last one
-        assert found.pop("linear_after")
-    if found.get("linear_after"):
-        expected.pop("out_heads", None)
-    assert found == expected

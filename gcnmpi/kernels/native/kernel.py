@@ -138,7 +138,7 @@ class NativeKernel(NativeArcs, NativeNorms, DenseArithmetic[SparseMatrix]):
         self._native.spmm(matrix.compiled, x, out, accumulate, self._arrays_of(epilogue))
 
     def gather(self, matrix: SparseMatrix, x: Array, prefetch: bool) -> float:
-        """Read only the rows that matrix · x gathers: the bound of ``gcnmpi bench spmm``.
+        """Read only the rows that matrix · x gathers: the bound of benchmarks/spmm.py.
 
         Returns
         -------

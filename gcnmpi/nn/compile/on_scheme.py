@@ -19,17 +19,10 @@ from gcnmpi.nn.operators.neighbours import Aggregate, MaxAggregate
 from gcnmpi.nn.operators.norms import BatchNorm
 from gcnmpi.nn.program import Program
 from gcnmpi.nn.slices import in_blocks
+from gcnmpi.nn.tasks.interface import task_of
 from gcnmpi.options.config import Config
 from gcnmpi.options.model import ModelConfig
 from gcnmpi.options.scheme import SCHEMES
-from gcnmpi.options.task import (
-    LINKS,
-    SAMPLES,
-    ClassOptions,
-    SampleOptions,
-    masks_arcs,
-    samples_of_step,
-)
 from gcnmpi.options.train import Residences, batches_of, sampler_of
 from gcnmpi.schemes.forecast import make_facts
 from gcnmpi.schemes.interface import Entry
@@ -56,8 +49,8 @@ def batch_program(network: Network, config: Config, sparse: bool) -> Program:
 
 def of_steps(config: Config) -> Config:
     """The configuration of a training, which keeps no M·H⁰ where steps have an M or H⁰."""
-    steps = batches_of(config.train) is not None or masks_arcs(config.task)
-    if not steps and config.task.name != SAMPLES:
+    steps = task_of(config.task).steps(config.task)
+    if batches_of(config.train) is None and not steps.matrix and not steps.samples:
         return config
     return replace(config, model=replace(config.model, cache_input=False))
 
@@ -117,11 +110,7 @@ def check_batches(config: Config, fanouts: Sequence[int], program: Program) -> N
             )
     if config.model.train_features:
         raise UserError("train.batches: features that are trained need all vertices at once")
-    if isinstance(config.task, ClassOptions) and config.task.class_weights != "none":
-        raise UserError(
-            "train.batches: weights of classes are those of all training vertices",
-            "leave task.class_weights or train.batches out",
-        )
+    task_of(config.task).check_batches(config.task)
 
 
 def program_of_batches(
@@ -176,85 +165,6 @@ def _of_inputs(program: Program) -> list[int]:
     return [i for i, place in enumerate(places) if place.layer == 0 and not place.aggregated]
 
 
-def _check_groups(config: Config) -> None:
-    """A UserError if groups of ranks have no mini-batches to divide among them."""
-    train = config.train
-    if train.groups > 1 and batches_of(train) is None:
-        raise UserError(
-            f"train.groups: task.name = {config.task.name} without mini-batches has no samples to "
-            "divide among groups",
-            "leave it out, or set train.batches and train.step_batches, or task.name=samples",
-        )
-    if train.step_batches % train.groups:
-        raise UserError(
-            f"train.groups = {train.groups} does not divide the {train.step_batches} mini-batches "
-            "of a step",
-            f"set train.step_batches to a multiple of {train.groups}",
-        )
-    norm = getattr(config.model, "norm", "none")
-    if train.step_batches > 1 and norm == "batch":
-        raise UserError(
-            "train.step_batches: a batch norm would have moments of each mini-batch of a step",
-            "use model.norm=layer, or leave train.step_batches out",
-        )
-
-
-def _check_samples(config: Config, entry: Entry) -> None:
-    """A UserError if samples, or groups of ranks, do not go with what is configured."""
-    task = config.task
-    if not isinstance(task, SampleOptions):
-        _check_groups(config)
-        return
-    if not entry.gives_rows:  # rows of several samples beside each other
-        able = [name for name in SCHEMES if SCHEMES.get(name).gives_rows]
-        raise UserError(
-            f"task.name = samples: scheme {config.scheme.name!r} cuts the rows of samples",
-            f"use scheme.name = {', '.join(able[:-1])} or {able[-1]}",
-        )
-    of_step = samples_of_step(task)
-    if of_step % config.train.groups:
-        raise UserError(
-            f"train.groups = {config.train.groups} does not divide the {of_step} samples of a step",
-            f"set task.batch to a multiple of {config.train.groups}",
-        )
-    if batches_of(config.train) is not None:
-        raise UserError(
-            "train.batches: a step of task.name = samples takes all vertices",
-            "leave train.batches out; task.batch is the number of samples of a step",
-        )
-    if config.model.train_features:
-        raise UserError(
-            "model.train_features: the features of samples are their frames",
-            "leave it out",
-        )
-
-
-def _check_links(config: Config, entry: Entry, program: Program) -> None:
-    """A UserError if pairs cannot be scored by what is configured."""
-    if not entry.asks_for_rows:
-        able = [name for name in SCHEMES if SCHEMES.get(name).asks_for_rows]
-        raise UserError(
-            f"task.name = links: scheme {config.scheme.name!r} does not score pairs",
-            f"use scheme.name = {' or '.join(able)}",
-        )
-    if batches_of(config.train) is not None:
-        raise UserError(
-            "train.batches: a step of task.name = links takes all vertices",
-            "leave train.batches out; task.batch is the number of pairs of a step",
-        )
-    if masks_arcs(config.task) and program.needs_entries:
-        raise UserError(
-            f"task.supervise: model {config.model.name!r} has rows of arcs, and arcs leave M in "
-            "each step",
-            "leave task.supervise out",
-        )
-    if masks_arcs(config.task) and config.model.train_features:
-        raise UserError(
-            "task.supervise: features that are trained need the same M in every step",
-            "leave task.supervise out, or use task.batch",
-        )
-
-
 def _check_cuts(config: Config, entry: Entry) -> None:
     """A UserError if the batches that are configured cannot be cut on a scheme."""
     scheme, drawn = config.scheme.name, batches_of(config.train)
@@ -306,17 +216,18 @@ def program_on(
     layout = forecast.layout_of
     # As little as can be, as long as no forecast has been made.
     left = Residences.told(config.train.memory) or Residences(every=sys.maxsize)
-    batches = trains and (batches_of(config.train) is not None or masks_arcs(config.task))
-    samples = config.task.name == SAMPLES  # of which groups of arcs are not in the order of rows
+    task = task_of(config.task)
+    steps = task.steps(config.task)
+    batches = trains and (batches_of(config.train) is not None or steps.matrix)
+    samples = steps.samples > 0  # of which groups of arcs are not in the order of rows
     # A device is busy with all rows at once only; keys of rows of samples are made for each step.
     blocks = forecast.whole_rows and not (batches or samples) and config.kernel != "cupy"
     blocks = blocks and in_blocks(source.stored.manifest.n // size)
-    # Decoders and samples read the logits of several steps, or several times.
-    over = not batches and config.task.name not in (LINKS, SAMPLES)
     target = Target(
         forecast.orders, layout, forecast.whole_rows, means=means,
         sums_groups=entry.sums_groups and not (batches or samples), residences=left,
-        stays=samples, turns=forecast.turns, blocks=blocks, loss_over_logits=over,
+        stays=samples, turns=forecast.turns, blocks=blocks,
+        loss_over_logits=steps.over_logits and not batches,
     )  # fmt: skip
     sparse = source.stored.manifest.feature_entries > 0 and not samples
     program = compile_network(network, target, config.model, trains, sparse)
@@ -333,9 +244,7 @@ def program_on(
             f"{config.scheme.name!r} cuts over ranks",
             "use scheme.name = p2p, bcast or replicated",
         )
-    if config.task.name == LINKS:
-        _check_links(config, entry, program)
-    _check_samples(config, entry)
+    task.check(config, entry, program)
     if batches:
         _check_cuts(config, entry)
     if batches and program.type is not None:

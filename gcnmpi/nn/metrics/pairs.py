@@ -80,7 +80,13 @@ def ranks_among(comm: Comm, positives: np.ndarray, negatives: np.ndarray) -> np.
     scores = positives.astype(np.float64)
     better = len(every) - np.searchsorted(every, scores + close, side="right")
     equal = len(every) - np.searchsorted(every, scores - close, side="left")
-    return (better + equal) / 2 + 1
+    return ranks_of(better, equal)
+
+
+def ranks_of(better: np.ndarray, no_worse: np.ndarray) -> np.ndarray:
+    """Ranks of positives, from how many candidates are better, and how many are no worse."""
+    ranks: np.ndarray = (better + no_worse) / 2 + 1
+    return ranks
 
 
 def tolerance(comm: Comm, *scores: np.ndarray) -> float:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gcnmpi.mpi.comm import Comm, maximum, redistribute, reduce_in_place
-from gcnmpi.nn.metrics.scored import Scored, mean_of_columns
+from gcnmpi.nn.metrics.scored import Scored, mean_of_known
 
 MAX_BYTES = 64 * 2**20  # of scores that are sent at once
 TIES = 2.0**-36  # apart, relative to the largest logit: those of float32 are 2⁻²⁴ of their size
@@ -42,7 +42,7 @@ def roc_auc(comm: Comm, scored: Scored) -> float | None:
     for twice, ones, zeros in zip(*(a.tolist() for a in (pairs, *order.totals)), strict=True):
         if ones and zeros:
             found.append(twice / (2 * ones * zeros))
-    return mean_of_columns(found)
+    return mean_of_known(found)
 
 
 def average_precision(comm: Comm, scored: Scored) -> float | None:
@@ -57,7 +57,7 @@ def average_precision(comm: Comm, scored: Scored) -> float | None:
     reduce_in_place(comm, sums)
     there = order.totals[0]
     # A column without negatives says as little as one without positives, but is defined.
-    return mean_of_columns((sums[there > 0] / there[there > 0]).tolist())
+    return mean_of_known((sums[there > 0] / there[there > 0]).tolist())
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +33,7 @@ class Scored:
         return ~np.isnan(self.labels)
 
 
-def mean_of_columns(values: list[float]) -> float | None:
+def mean_of_known(values: Sequence[float | None]) -> float | None:
     """The mean over the columns in which a metric is defined; None without any."""
-    return float(np.mean(values)) if values else None
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None

@@ -10,7 +10,7 @@ import numpy as np
 from gcnmpi.core.arrays import Number
 from gcnmpi.kernels.interface.dense import EntryLoss
 from gcnmpi.kernels.interface.kernel import Array
-from gcnmpi.nn.tasks.interface import Made
+from gcnmpi.nn.tasks.interface import LossInputs
 from gcnmpi.schemes.operations import Product
 
 _AT_ONCE = 1 << 16  # numbers that are looked at at once: they stay in the cache
@@ -30,24 +30,28 @@ class MeanOfEntries:
     """
 
     def __init__(
-        self, made: Made, entry: Entry, of_kernel: Known | None = None, smoothing: float = 0.0
+        self,
+        inputs: LossInputs,
+        entry: Entry,
+        of_kernel: Known | None = None,
+        smoothing: float = 0.0,
     ) -> None:
-        block = made.scheme.block(made.place, made.width)
-        self._kernel, self._entry, self._columns = made.kernel, entry, block.columns
+        block = inputs.scheme.block(inputs.place, inputs.width)
+        self._kernel, self._entry, self._columns = inputs.kernel, entry, block.columns
         self._counts = block.counts_entries
-        self._scale = 1 / made.targets.counts["train"]
-        labels = made.targets.labels
-        known = ~np.isnan(labels) & made.targets.masks["train"][:, np.newaxis]
+        self._scale = 1 / inputs.targets.counts["train"]
+        labels = inputs.targets.labels
+        known = ~np.isnan(labels) & inputs.targets.masks["train"][:, np.newaxis]
         # The losses are at least as exact as the output.
-        dtype = np.result_type(labels.dtype, made.kernel.dtype)
+        dtype = np.result_type(labels.dtype, inputs.kernel.dtype)
 
         def smoothed(some: np.ndarray) -> np.ndarray:
             some = some.astype(dtype)
             return some * (1 - smoothing) + smoothing / 2 if smoothing else some
 
-        self._one_pass = made.kernel.entry_losses if of_kernel is not None else None
+        self._one_pass = inputs.kernel.entry_losses if of_kernel is not None else None
         if of_kernel is not None and self._one_pass is not None:
-            kernel, loss = made.kernel, of_kernel(block.columns)
+            kernel, loss = inputs.kernel, of_kernel(block.columns)
             self._loss = replace(loss, weights=kernel.resident(loss.weights, kernel.dtype))
             labels = smoothed(np.where(known, labels, np.nan))
             self._labels = kernel.resident(labels.astype(kernel.dtype), kernel.dtype)
@@ -89,12 +93,12 @@ class MeanOfEntries:
         return loss
 
 
-def sums_of_columns(made: Made, values: np.ndarray) -> np.ndarray:
+def sums_of_columns(inputs: LossInputs, values: np.ndarray) -> np.ndarray:
     """Sums over all known numbers of training vertices, one a column of the whole output."""
-    block = made.scheme.block(made.place, made.width)
-    known = ~np.isnan(made.targets.labels) & made.targets.masks["train"][:, np.newaxis]
-    sums = np.zeros(made.width)
+    block = inputs.scheme.block(inputs.place, inputs.width)
+    known = ~np.isnan(inputs.targets.labels) & inputs.targets.masks["train"][:, np.newaxis]
+    sums = np.zeros(inputs.width)
     if block.counts_entries:
         sums[block.columns] = np.sum(values, axis=0, where=known, dtype=np.float64)
-    made.scheme.reduce(sums)
+    inputs.scheme.reduce(sums)
     return sums

@@ -1,8 +1,9 @@
-"""A task gives to training the labels it takes, and its loss."""
+"""The interface of a task: its examples, widths, steps, loss, and where the rest of it is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -10,13 +11,19 @@ import numpy as np
 
 from gcnmpi.core.arrays import Number
 from gcnmpi.kernels.interface.kernel import Array, Kernel
-from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Place
-from gcnmpi.options.task import TaskConfig
-from gcnmpi.schemes.interface import Scheme
+from gcnmpi.nn.network import Network
+from gcnmpi.nn.program import Program
+from gcnmpi.options.config import Config
+from gcnmpi.options.frames import Frames
+from gcnmpi.options.model import ModelConfig
+from gcnmpi.options.task import TASKS, TaskConfig
+from gcnmpi.options.train import batches_of
+from gcnmpi.schemes.interface import Entry, Scheme
 from gcnmpi.schemes.operations import Product
 from partition.errors import UserError
-from partition.graph.graph import ARCS
+from partition.graph import graph as graphs
+from partition.graph.manifest import Manifest
 from partition.graph.store import StoredGraph
 
 
@@ -57,11 +64,12 @@ class Loss(Protocol):
 
 
 Options = TypeVar("Options", bound=TaskConfig)
+OF_EXAMPLES = "samples."
 
 
 @dataclass(frozen=True)
-class Made(Generic[Options]):
-    """The parts that a loss is made of.
+class LossInputs(Generic[Options]):
+    """The output and targets that a loss is computed from.
 
     Attributes
     ----------
@@ -81,20 +89,54 @@ class Made(Generic[Options]):
     options: Options
 
 
+class Examples(Protocol):
+    """The examples of a graph folder: labelled rows, pairs, samples."""
+
+    def has(self, mask: str, among: range | None = None) -> bool:
+        """Whether there are examples of a mask, of vertices ``among`` these."""
+
+    def nothing_to_validate(self) -> UserError:
+        """The error that nothing can be decided by a validation metric."""
+
+
 @dataclass(frozen=True)
-class Task:
-    """A task, as the table of tasks points to it.
+class Steps:
+    """The values that change from one step of a task to the next.
 
     Attributes
     ----------
-    labels : callable
-        ``labels(stored, options)``: the labels of a graph folder as the task takes them, (n,) int32
-        or (n, c) numbers, of all vertices or arcs. A UserError if it has none.
-    loss : callable
-        ``loss(made)``, by all ranks together, of which all raise a UserError, or none.
-    products : callable
-        ``products(options, k, rows)``: the scheme's row operations of a loss on so many training
-        vertices of a rank.
+    matrix : bool
+        Whether M does: arcs leave it.
+    samples : int
+        Samples of a step, on all groups of ranks, each of which has features of its own; 0: the
+        features are those of the graph.
+    over_logits : bool
+        Whether a loss may be written over the logits: nobody else reads them.
+    """
+
+    matrix: bool = False
+    samples: int = 0
+    over_logits: bool = True
+
+
+class Task(ABC):
+    """The interface of a task: nothing else looks at its name, or the class of its options.
+
+    An entry of the table of tasks is an object of a subclass. A "module:attribute" is imported when
+    it is asked for, so that a run imports its own task only.
+
+    Attributes
+    ----------
+    work : str
+        ``work(problem)``: the :class:`~gcnmpi.run.step.Work` of its steps.
+    forecast : str
+        ``forecast(setting)``: an epoch on paper, :class:`~gcnmpi.planner.ranking.Epochs`.
+    of_weights : str
+        ``of_weights(computed)``: metrics of given weights, and warnings.
+    serial : str
+        ``serial(source, config)``: its serial twin, :class:`~gcnmpi.proof.oracle.Serial`.
+    scores_pairs : bool
+        Whether its output gives scores of pairs.
     on_device : bool
         Whether the loss is computed where the output is, if rows are whole there and the kernel has
         an operation for it.
@@ -103,21 +145,115 @@ class Task:
         or label, on the host; it may overwrite the logits. None: the output is no logits.
     """
 
-    labels: Callable[[StoredGraph, Any], Readable]
-    loss: Callable[[Made[Any]], Loss]
-    products: Callable[[Any, int, int], list[Product]] = lambda options, k, rows: []
-    on_device: bool = False
+    work = "gcnmpi.run.step:work_of_rows"
+    forecast = "gcnmpi.planner.ranking:Epochs"
+    of_weights = "gcnmpi.run.evaluation:of_weights"
+    serial = "gcnmpi.proof.oracle:of_rows"
+    scores_pairs = False
+    on_device = False
     probabilities: Callable[[Scheme, Kernel, int, Array], np.ndarray] | None = None
 
+    @abstractmethod
+    def examples(self, stored: StoredGraph, options: Any) -> Examples:
+        """The examples of a graph folder; a UserError if there are none to train on."""
 
-def without(stored: StoredGraph, options: TaskConfig, what: str, hint: str) -> UserError:
-    """The error that a graph folder has no labels or targets; the hint is that for vertices."""
-    if options.on != ARCS:
-        return UserError(f"{stored.path} has no {what}", hint)
-    manifest = stored.manifest
-    hint = f"gcn-partition attach {stored.path} --arc-labels FILE.npy"
-    if manifest.arc_targets:
-        hint = "its arcs have numbers: --set task.name=regression"
-    elif manifest.arc_classes:
-        hint = "its arcs have classes: --set task.name=classes"
-    return UserError(f"{stored.path} has no {what} of arcs", hint)
+    @abstractmethod
+    def ends(self, options: Any, model: ModelConfig, manifest: Manifest) -> tuple[int, int]:
+        """Widths of features and output; 0 where the graph lacks them."""
+
+    def read(self, stored: StoredGraph, options: Any) -> StoredGraph:
+        """A folder with what the task reads of it besides; a UserError if it is not there."""
+        return stored
+
+    def planned(self, stored: StoredGraph, options: Any) -> StoredGraph:
+        """The same for a forecast, which may do without."""
+        return stored
+
+    def resolve(self, config: Config, stored: StoredGraph) -> Config:
+        """The configuration with what the folder says; a UserError if it contradicts it."""
+        return config
+
+    def for_weights(
+        self, config: Config, stored: StoredGraph, given: Container[str], facts: Mapping[str, Any]
+    ) -> tuple[Config, int]:
+        """The configuration of an inference, and the features that the graph has for the weights.
+
+        ``given`` are the keys that the user gave, ``facts`` those of the file of weights. A
+        UserError if the folder lacks what they need.
+        """
+        return config, stored.manifest.inputs
+
+    def arrays(self, stored: StoredGraph) -> Mapping[str, np.ndarray]:
+        """Arrays of the examples for a file of weights, under names that begin with OF_EXAMPLES."""
+        return {}
+
+    def relation_names(self, stored: StoredGraph, options: Any) -> tuple[str, ...]:
+        """The names of the relations of pairs that weights have rows of; empty: numbers."""
+        return ()
+
+    def of_classes(self, options: Any, manifest: Manifest) -> bool:
+        """Whether the columns of the output are classes of the graph."""
+        return False
+
+    def frames(self, options: Any, features: int) -> Frames | None:
+        """How features and outputs go over time; None: they do not."""
+        return None
+
+    def network(self, network: Network, options: Any) -> Network:
+        """A network with what the task puts behind it."""
+        return network
+
+    def steps(self, options: Any) -> Steps:
+        """The values that change from step to step."""
+        return Steps()
+
+    def check(self, config: Config, entry: Entry, program: Program) -> None:
+        """A UserError if the task does not go with what is configured."""
+        check_groups(config)
+
+    def check_batches(self, options: Any) -> None:  # noqa: B027
+        """Raise a UserError if a loss needs all training vertices at once."""
+
+    def loss(self, inputs: LossInputs[Any]) -> Loss:
+        """The loss of rows of the output; all ranks together raise a UserError, or none does."""
+        raise NotImplementedError
+
+    def products(self, options: Any, k: int, rows: int) -> list[Product]:
+        """The scheme's row operations of a loss on so many training vertices of a rank."""
+        return []
+
+    def learned(self, examples: graphs.Examples) -> tuple[float, int]:
+        """The share of rows that train, and bytes of a number to be learned; 0: one class a row."""
+        trained = graphs.training_rows(examples)
+        targets = examples.targets
+        share = 1.0 if trained is None else float(np.mean(trained))
+        return share, 4 if targets is None else targets.dtype.itemsize
+
+
+def task_of(options: TaskConfig) -> Task:
+    """The task that is configured."""
+    found: Task = TASKS.get(options.name)
+    return found
+
+
+def check_groups(config: Config) -> None:
+    """A UserError if groups of ranks have no mini-batches to divide among them."""
+    train = config.train
+    if train.groups > 1 and batches_of(train) is None:
+        raise UserError(
+            f"train.groups: task.name = {config.task.name} without mini-batches has no samples to "
+            "divide among groups",
+            "leave it out, or set train.batches and train.step_batches, or task.name=samples",
+        )
+    if train.step_batches % train.groups:
+        raise UserError(
+            f"train.groups = {train.groups} does not divide the {train.step_batches} mini-batches "
+            "of a step",
+            f"set train.step_batches to a multiple of {train.groups}",
+        )
+    norm = getattr(config.model, "norm", "none")
+    if train.step_batches > 1 and norm == "batch":
+        raise UserError(
+            "train.step_batches: a batch norm would have moments of each mini-batch of a step",
+            "use model.norm=layer, or leave train.step_batches out",
+        )

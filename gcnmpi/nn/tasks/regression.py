@@ -10,22 +10,41 @@ import numpy as np
 
 from gcnmpi.kernels.interface.dense import EntryLoss
 from gcnmpi.nn.tasks.entries import Entry, MeanOfEntries
-from gcnmpi.nn.tasks.interface import Loss, Made, Task, without
+from gcnmpi.nn.tasks.interface import Loss, LossInputs
+from gcnmpi.nn.tasks.labelled import LabelledTask, without
 from gcnmpi.options.task import RegressionOptions
 from partition.graph.graph import examples_of
 from partition.graph.store import StoredGraph
 
 
-def _labels(stored: StoredGraph, options: RegressionOptions) -> np.ndarray:
-    targets = examples_of(stored.graph, options.on).targets
-    if targets is None:
-        hint = "import it with --targets FILE.npy: (n,) or (n, c) numbers, NaN where unknown"
-        raise without(stored, options, "targets", hint)
-    return targets
+class Regression(LabelledTask):
+    """Numbers of a row."""
+
+    on_device = True
+
+    def labels(self, stored: StoredGraph, options: RegressionOptions) -> np.ndarray:
+        """The numbers of each row."""
+        targets = examples_of(stored.graph, options.on).targets
+        if targets is None:
+            hint = "import it with --targets FILE.npy: (n,) or (n, c) numbers, NaN where unknown"
+            raise without(stored, options, "targets", hint)
+        return targets
+
+    def columns(self, classes: int, targets: int) -> int:
+        """One for each number."""
+        return targets
+
+    def loss(self, inputs: LossInputs[RegressionOptions]) -> Loss:
+        """The mean over numbers that are known."""
+        return mean_error(inputs)
 
 
-def _loss(made: Made[RegressionOptions]) -> Loss:
-    delta = made.options.huber_delta
+TASK = Regression()
+
+
+def mean_error(inputs: LossInputs[RegressionOptions]) -> Loss:
+    """The mean error of numbers that are known, as the options name it."""
+    delta = inputs.options.huber_delta
 
     def squared(z: np.ndarray, y: np.ndarray, columns: slice) -> tuple[np.ndarray, np.ndarray]:
         error = z - y
@@ -43,9 +62,6 @@ def _loss(made: Made[RegressionOptions]) -> Loss:
     losses: dict[str, Entry] = {"squared": squared, "absolute": absolute, "huber": huber}
 
     def of_kernel(columns: slice) -> EntryLoss:
-        return EntryLoss(made.options.loss, np.ones(columns.stop - columns.start), delta)
+        return EntryLoss(inputs.options.loss, np.ones(columns.stop - columns.start), delta)
 
-    return MeanOfEntries(made, losses[made.options.loss], of_kernel)
-
-
-TASK = Task(_labels, _loss, on_device=True)
+    return MeanOfEntries(inputs, losses[inputs.options.loss], of_kernel)

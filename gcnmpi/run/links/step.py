@@ -1,33 +1,46 @@
-"""One epoch of link prediction: for each batch of pairs all rows of vertices, scores, an update."""
+"""Link prediction: of each batch of pairs all rows of vertices, scores, and their gradient.
+
+With ``task.supervise`` below 1, the arcs of a batch leave M: a network must not see what it is to
+predict. They leave both ways (pairs with a direction one way, unless the reverse of their relation
+is in M too), and degrees are those of the arcs that are left. Rows travel by the plan of all arcs:
+those that no arc needs any more are few, and both ends of an exchange know without a message what
+is sent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
 
-from gcnmpi.core.arrays import Number
 from gcnmpi.core.volume import NOTHING, Volume
+from gcnmpi.halo.exchange import Exchange
+from gcnmpi.halo.transports import Persistent
 from gcnmpi.kernels.interface.kernel import Array
-from gcnmpi.mpi.comm import agreed, maximum, slice_of
+from gcnmpi.kernels.rows import entry_rows
+from gcnmpi.layout.runtime import Runtime
+from gcnmpi.mpi.comm import agreed, redistribute, slice_of
 from gcnmpi.nn.model import PASSES, Passes
 from gcnmpi.nn.program import products
-from gcnmpi.nn.tasks.drawing import Drawn, drawer_of
-from gcnmpi.nn.tasks.interface import Targets
-from gcnmpi.nn.tasks.links import GROUPED, each_alone
-from gcnmpi.options.task import LinkOptions, masks_arcs
-from gcnmpi.run.links.masked import MaskedMatrix
+from gcnmpi.nn.tasks.drawing import Drawer, Drawn, drawer_of
+from gcnmpi.nn.tasks.links import GROUPED, TASK, each_alone
+from gcnmpi.options.config import Config
+from gcnmpi.options.kernel import KERNELS
+from gcnmpi.options.task import LinkOptions
+from gcnmpi.run.links.evaluation import LinkEvaluation
 from gcnmpi.run.links.scoring import Decoder, KnownPairs, Scored, pairs_of
 from gcnmpi.run.problem import Problem, load_features
-from gcnmpi.run.step import BatchedStep
+from gcnmpi.run.step import BatchLoss, Interrupt, Work
 from gcnmpi.schemes.operations import EXCHANGES
 from gcnmpi.schemes.row_scheme import Laid, RowScheme
-from gcnmpi.schemes.sampled import BatchScheme, Memory
+from gcnmpi.schemes.sampled import Batch, BatchScheme, Layer, Memory
+from partition.graph.aggregation import entry_values, row_sums
+from partition.graph.graph import index_dtype
 
 
 @dataclass(frozen=True)
-class Prepared:
+class _PairBatch:
     """The pairs of a batch, ready to be scored.
 
     Attributes
@@ -46,25 +59,24 @@ class Prepared:
     drawn: tuple[int, int]
 
 
-class LinkStep(BatchedStep):
-    """One epoch on pairs of vertices, which all ranks compute together.
+class LinkWork(Work):
+    """Batches of pairs of vertices, which all ranks score together.
 
     Attributes
     ----------
-    model, targets, optimizer
-        As of :class:`~gcnmpi.run.step.Step`.
     decoder : Decoder
     """
 
     def __init__(self, problem: Problem) -> None:
         task, config, comm = problem.config.task, problem.config, problem.runtime.comm
         assert isinstance(task, LinkOptions)
-        masked, self._features = masks_arcs(task), load_features(problem)
+        masked, self._features = TASK.steps(task).matrix, load_features(problem)
         super().__init__(problem, self._features, ("evaluation",) if masked else PASSES)
         stored = problem.source.stored
         n, types = stored.manifest.n, stored.graph.vertex_types
         with agreed(comm):
             self._drawer = drawer_of(task, pairs_of(problem), n, config.train.seed, types)
+        self.batches = self._drawer.sampler.batches
         self.decoder = Decoder(problem)
         self._grouped = GROUPED.get(task.objective)
         self._known = KnownPairs(problem, self.decoder, n) if task.filter else None
@@ -72,8 +84,8 @@ class LinkStep(BatchedStep):
         # This rank draws for these positives, whoever scores them.
         self._numbers, self._epoch = np.arange(mine.start, mine.stop), 0
         self._batches = self._numbers
-        self._predicted, self._kept = NOTHING, list[Prepared]()
-        self._masked: MaskedMatrix | None = None
+        self._predicted, self._kept = NOTHING, list[_PairBatch]()
+        self._masked: _MaskedMatrix | None = None
         # The volume of the network's products, where M is the same in every step.
         every = () if masked else self.model.products(backward=True)
         self._of_network = sum((problem.scheme.volume(*each) for each in every), NOTHING)
@@ -85,37 +97,22 @@ class LinkStep(BatchedStep):
             self._memory = Memory(problem.runtime.kernel)
             direction = problem.source.direction
             facts = problem.runtime, scheme.laid, self._drawer, direction, config
-            self._masked = MaskedMatrix(*facts)
+            self._masked = _MaskedMatrix(*facts)
             steps = (*problem.program.forward, *problem.program.backward)
             all_products = products(problem.program, steps, lambda place: 0)
             self._exchanged = [each for each in all_products if each[0] in EXCHANGES]
-
-    def _load_targets(self) -> Targets:
-        """None: pairs are told apart, not vertices."""
-        every = pairs_of(self._problem).positives
-        return Targets(np.zeros(0, np.int32), {}, {mask: len(of) for mask, of in every.items()})
-
-    @property
-    def batches(self) -> int:
-        """Batches of positives in an epoch."""
-        return self._drawer.sampler.batches
 
     def predicted(self, epochs: int) -> Volume:
         """The volume of the epochs that were run, from the plans of their batches."""
         return self._predicted
 
-    def _batch(
-        self, epoch: int, batch: int, lr: float, interrupt: Callable[[], bool]
-    ) -> tuple[float, bool]:
-        sampler = self._drawer.sampler
-        loss, flat = self.gradient(epoch, batch)
-        self._update(flat, lr, loss)
-        interrupted = sampler.batches > 1 and maximum(self._problem.runtime.comm, interrupt()) > 0
-        return float(loss) * sampler.count(batch) / sampler.n, interrupted
+    def evaluation(self) -> LinkEvaluation:
+        """The metrics of pairs that are held out."""
+        return LinkEvaluation(self._problem, self.model, self.decoder, self.model.parameters)
 
-    def gradient(self, epoch: int, batch: int = 0) -> tuple[Number, Array]:
-        """Loss of a batch and flat gradient, as :meth:`gcnmpi.run.step.Step.gradient`."""
-        model, number = self.model, (epoch - 1) * self.batches + batch + 1
+    def gradient(self, epoch: int, batch: int, interrupt: Interrupt) -> BatchLoss:
+        """All rows of vertices, and the scores of the pairs of a batch."""
+        sampler, number = self._drawer.sampler, (epoch - 1) * self.batches + batch + 1
         passes = self._passes(epoch, batch)
         passes.forward(number)
         with self._problem.runtime.phases("sample"):
@@ -127,10 +124,9 @@ class LinkStep(BatchedStep):
         decoder.backward(number)
         passes.backward(number)
         self._predicted += self._volume(prepared)
-        flat = model.gradients.flat
-        return self._sum(loss, flat[model.gradients.shared]), flat
+        return BatchLoss(loss, sampler.count(batch), sampler.n)
 
-    def _loss(self, prepared: Prepared, batch: int, scores: Array) -> float:
+    def _loss(self, prepared: _PairBatch, batch: int, scores: Array) -> float:
         """This rank's share of the loss of a batch; the gradient of scores is written."""
         kernel, (drawn, negatives) = self._problem.runtime.kernel, prepared.drawn
         count = self._drawer.sampler.count(batch)
@@ -153,7 +149,7 @@ class LinkStep(BatchedStep):
         kernel.copy(kernel.from_host(slope[:, np.newaxis]), gradient)
         return total / count
 
-    def _prepared(self, epoch: int, batch: int, passes: Passes) -> Prepared:
+    def _prepared(self, epoch: int, batch: int, passes: Passes) -> _PairBatch:
         """The pairs of a batch, brought to where they are scored."""
         if self._kept:
             return self._kept[0]
@@ -169,7 +165,7 @@ class LinkStep(BatchedStep):
         training = model.gradients, passes.output_grad
         rows, lasts = passes.logits, fixed and self._masked is None
         scored = self.decoder.scored(placed, rows, model.parameters, training, lasts)
-        prepared = Prepared(scored, positive, counts, drawn)
+        prepared = _PairBatch(scored, positive, counts, drawn)
         if lasts:
             self._kept.append(prepared)
         return prepared
@@ -199,7 +195,7 @@ class LinkStep(BatchedStep):
             self._features, model.parameters, model.gradients, ("training",),
         )  # fmt: skip
 
-    def _volume(self, prepared: Prepared) -> Volume:
+    def _volume(self, prepared: _PairBatch) -> Volume:
         """The volume of a step, by the plans of its exchanges."""
         found = self._of_network + self.decoder.volume(prepared.scored, backward=True)
         if self._masked is not None:
@@ -218,3 +214,107 @@ def _flat(drawn: Drawn) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
     positive = np.arange(len(pairs)) < len(drawn.pairs)
     counts = np.concatenate((np.ones(len(drawn.pairs), bool), drawn.counts.ravel()))
     return pairs, keys, [positive, counts]
+
+
+class _MaskedMatrix:
+    """A rank's rows of M without the arcs of a batch; made by all ranks together."""
+
+    def __init__(
+        self, runtime: Runtime, laid: Laid, drawer: Drawer, direction: str, config: Config
+    ) -> None:
+        plan, matrix = laid.plan, laid.valued
+        self._plan, self._drawer, self._config = plan, drawer, config
+        self._ids = np.concatenate((plan.own, plan.halo)).astype(np.int64)
+        self._rows = entry_rows(matrix.indptr)
+        self._columns, self._starts = matrix.indices, matrix.indptr.dtype
+        self._weights = _weights_of(laid, self._rows, config.graph.normalize)
+        # Entries that are pairs, and their numbers: one may be several, and leaves with any.
+        self._learned, self._pairs = _of_entries(
+            runtime, laid, drawer, direction, self._ids, self._rows, config
+        )
+        self._epoch, self._batches = 0, self._pairs
+        transport = Persistent(runtime.comm, plan, KERNELS.get("scipy")(np.dtype(np.float64)))
+        self._degrees = Exchange(transport, 1, runtime.traffic, runtime.phases)
+
+    def without(self, epoch: int, batch: int) -> Batch:
+        """All own rows, with M as it is in a batch; all ranks call it together."""
+        if self._epoch != epoch:
+            batches = self._drawer.batches_of(epoch, self._pairs)
+            self._epoch, self._batches = epoch, batches.astype(self._pairs.dtype)
+        stay = np.ones(len(self._rows), bool)
+        stay[self._learned[self._batches == batch]] = False
+        plan, normalize = self._plan, self._config.graph.normalize
+        rows, columns, weights = self._rows[stay], self._columns[stay], self._weights[stay]
+        degrees = self._of_all(row_sums(rows, weights, plan.nown), normalize)
+        values = entry_values(rows, columns, weights, degrees, normalize, self._config.dtype)
+        starts = np.zeros(plan.nown + 1, self._starts)
+        np.cumsum(np.bincount(rows, minlength=plan.nown), out=starts[1:])
+        matrix = sp.csr_array((values, columns, starts), shape=(plan.nown, len(self._ids)))
+        layer = Layer(plan, matrix, np.arange(plan.nhalo))
+        return Batch(np.arange(plan.nown), self._ids[: plan.nown], [plan.nown], [layer])
+
+    @property
+    def volume(self) -> Volume:
+        """The volume of the degrees of a batch."""
+        if self._config.graph.normalize != "sym":
+            return NOTHING
+        plan = self._plan
+        return Volume(plan.nsend * 8, plan.nhalo * 8, len(plan.send_peers))
+
+    def _of_all(self, own: np.ndarray, normalize: str) -> np.ndarray:
+        """Degrees of own vertices and halo; of the halo only where they are read."""
+        if normalize != "sym":
+            return np.concatenate((own, np.ones(self._plan.nhalo)))
+        exchange = self._degrees
+        exchange.own[:, 0] = own
+        exchange.start_expand()
+        exchange.finish()
+        return np.array(exchange.whole[:, 0])
+
+
+def _weights_of(laid: Laid, rows: np.ndarray, normalize: str) -> np.ndarray:
+    """The entries of Ã, float64, from those of M."""
+    values, degree = laid.valued.data.astype(np.float64), laid.degree
+    if normalize == "none":
+        return values
+    scale = degree[rows] if normalize == "row" else np.sqrt(degree[rows])
+    if normalize == "sym":
+        scale = scale * np.sqrt(degree[laid.valued.indices])
+    return values * scale
+
+
+def _of_entries(
+    runtime: Runtime,
+    laid: Laid,
+    drawer: Drawer,
+    direction: str,
+    ids: np.ndarray,
+    rows: np.ndarray,
+    config: Config,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The entries of own rows that are pairs, and the number of each pair: integers."""
+    comm, parts, pairs = runtime.comm, laid.rows.parts, drawer.pairs
+    every = pairs.positives["train"]
+    mine = slice_of(len(every), comm.rank, comm.size)
+    ends = np.asarray(every[mine], np.int64)
+    index = index_dtype(max(len(every), 1))
+    numbers = np.arange(mine.start, mine.stop, dtype=index)
+    ways = [(ends[:, ::-1] if direction == "in" else ends, numbers)]  # row, then column
+    turned = pairs.both_ways("train", mine)
+    ways.append((ways[0][0][turned, ::-1], numbers[turned]))
+    found = [
+        redistribute(comm, parts[of[:, 0]], [of, some], config.loading.max_bytes)[0]
+        for of, some in ways
+    ]
+    entries = np.concatenate([of for of, _ in found])
+    numbers = np.concatenate([of for _, of in found])
+    keys = entries[:, 0] * drawer.n + entries[:, 1]
+    order = np.argsort(keys)
+    keys, numbers = keys[order], numbers[order]
+    wanted = ids[rows] * drawer.n + ids[laid.valued.indices]
+    first = np.searchsorted(keys, wanted)
+    counts = np.searchsorted(keys, wanted, side="right") - first
+    learned = np.repeat(np.arange(len(wanted), dtype=index_dtype(max(len(wanted), 1))), counts)
+    skipped = np.cumsum(counts) - counts
+    places = np.repeat(first - skipped, counts) + np.arange(len(learned))
+    return learned, numbers[places]

@@ -10,12 +10,14 @@ import numpy as np
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.writing import writing_together
 from gcnmpi.mpi.comm import Comm, agreed, from_root, slice_of, told_to
+from gcnmpi.nn.tasks.samples import Scales
 from gcnmpi.options.requests import InferRequest
 from gcnmpi.run.inference import Inference, prepared
 from gcnmpi.run.problem import make_model
 from gcnmpi.run.results import check_writable
 from gcnmpi.run.samples.reading import SampleReader
 from gcnmpi.run.samples.step import Ahead, Setup, put_frames, static_features
+from gcnmpi.schemes.stacked import StackedScheme
 from partition.errors import UserError, unknown_name
 from partition.graph.graph import MASKS
 from partition.records import atomic_file
@@ -64,7 +66,7 @@ def infer_samples(
     ready = prepared(comm, asked, tell)
     problem, weights = ready.problem, ready.weights
     with agreed(comm):
-        if problem.source.stored.samples is None:
+        if not isinstance(problem.scheme, StackedScheme):
             raise UserError(
                 f"{asked.weights} holds weights of task.name = {problem.config.task.name}",
                 "leave --samples out",
@@ -78,7 +80,7 @@ def infer_samples(
         model = make_model(problem, static_features(problem, setup), ("evaluation",))
     model.load_state(weights.parameters)
     with agreed(comm):
-        reader = setup.reader(problem, weights.scales)
+        reader = setup.reader(problem, Scales.within(weights.examples))
     kernel, width, n = problem.runtime.kernel, model.widths[-1], problem.source.stored.manifest.n
     ahead = Ahead(reader, problem.config.train.draw_ahead != "no", labels=False)
     every = setup.scheme.stack.every
@@ -101,11 +103,7 @@ def infer_samples(
                 mine = rows[:, place * width : (place + 1) * width] if there else rows[:0, :width]
                 write((sample if there else 0) * n + first, mine)
     from_root(comm, lambda: _write_steps(out, steps))
-    inference = Inference(
-        weights, problem.config, problem.source.direction, shape, kernel.dtype, ready.memory, None,
-        problem.told,
-    )  # fmt: skip
-    return Predicted(inference, steps)
+    return Predicted(ready.inference(shape, kernel.dtype, None), steps)
 
 
 def _steps(setup: Setup, which: str) -> np.ndarray:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from gcnmpi.nn.tasks.samples import Scales
 from gcnmpi.options.frames import Frames
-from gcnmpi.run.samples.scales import Scales
 from partition.errors import UserError, system_errors
 from partition.graph.samples import SampleSet
 

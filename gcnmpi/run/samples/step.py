@@ -1,33 +1,36 @@
-"""An epoch of training on samples: an update for each step, which all groups of ranks compute."""
+"""Training on samples: the gradient of each step, which all groups of ranks compute."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from gcnmpi.core.arrays import Number
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.place import Place
-from gcnmpi.mpi.comm import agreed, maximum
+from gcnmpi.mpi.comm import agreed
+from gcnmpi.nn.metrics.errors import ErrorSums, sums_of_errors
+from gcnmpi.nn.metrics.scored import mean_of_known
 from gcnmpi.nn.model import Model
 from gcnmpi.nn.sparse_input import SparseInput
-from gcnmpi.nn.tasks.interface import Loss, Made, Targets
+from gcnmpi.nn.tasks.interface import Loss, LossInputs, Targets, task_of
+from gcnmpi.nn.tasks.samples import Scales
 from gcnmpi.options.frames import Frames, frames_in
 from gcnmpi.options.task import SampleOptions
-from gcnmpi.run.problem import Problem, load_features, task_of
+from gcnmpi.run.evaluation import Evaluation
+from gcnmpi.run.problem import Problem, load_features
 from gcnmpi.run.samples.reading import Read, SampleReader
-from gcnmpi.run.samples.scales import Scales
-from gcnmpi.run.step import BatchedStep
+from gcnmpi.run.step import BatchLoss, Interrupt, Work
+from gcnmpi.schemes.operations import Product
 from gcnmpi.schemes.stacked import StackedScheme
 from partition.errors import UserError
-from partition.graph.graph import MASKS
 from partition.graph.hashing import key, permuted
 from partition.graph.samples import SampleSet
+from partition.graph.vertex_pairs import HELD_OUT
 
 ORDER = 0x53414D50  # the purpose of the keys that samples are shuffled by
 
@@ -92,8 +95,8 @@ class Ahead:
         return found
 
 
-class SampleStep(BatchedStep):
-    """An epoch of training on samples, in an order that (seed, epoch) says.
+class SampleWork(Work):
+    """Steps of samples, in an order that (seed, epoch) says.
 
     Samples that are left over in the end, fewer than a step takes, wait for another epoch.
 
@@ -109,6 +112,7 @@ class SampleStep(BatchedStep):
         super().__init__(problem, static_features(problem, self.setup))
         self._anchors, self._epoch = self.setup.anchors("train"), 0
         self._order = self._anchors
+        self.batches = len(self._anchors) // self.setup.scheme.stack.every
         with agreed(problem.runtime.everyone):
             self.reader = self.setup.reader(problem)
             if not self.reader.known(self._anchors):
@@ -119,15 +123,9 @@ class SampleStep(BatchedStep):
         self._volume = sum((problem.scheme.volume(*each) for each in products), NOTHING)
         self._steps = 0
 
-    def _load_targets(self) -> Targets:
-        """None yet: each step has its own."""
-        counts = {mask: len(self.setup.anchors(mask)) for mask in MASKS}
-        return Targets(np.zeros(0, np.int32), {}, counts)
-
-    @property
-    def batches(self) -> int:
-        """Steps of an epoch."""
-        return len(self._anchors) // self.setup.scheme.stack.every
+    def evaluation(self) -> SampleEvaluation:
+        """The errors of samples that are held out."""
+        return SampleEvaluation(self._problem, self.model)
 
     def predicted(self, epochs: int) -> Volume:
         """The volume of the steps that were run."""
@@ -138,17 +136,8 @@ class SampleStep(BatchedStep):
         samples = self._steps * self.setup.scheme.stack.count
         return {"steps": self._steps, "samples_here": samples, "sample_bytes": self.reader.bytes}
 
-    def _batch(
-        self, epoch: int, batch: int, lr: float, interrupt: Callable[[], bool]
-    ) -> tuple[float, bool]:
-        loss, flat = self.gradient(epoch, batch)
-        self._update(flat, lr, loss)
-        everyone = self._problem.runtime.everyone
-        interrupted = self.batches > 1 and maximum(everyone, interrupt()) > 0
-        return float(loss) / self.batches, interrupted
-
-    def gradient(self, epoch: int, batch: int = 0) -> tuple[Number, Array]:
-        """Loss of a step and flat gradient, as :meth:`gcnmpi.run.step.Step.gradient`."""
+    def gradient(self, epoch: int, batch: int, interrupt: Interrupt) -> BatchLoss:
+        """The samples of a step that this group has; those of the next one are read meanwhile."""
         problem, model, setup = self._problem, self.model, self.setup
         anchors = self._anchors_of(epoch, batch)
         last = batch + 1 == self.batches
@@ -163,8 +152,7 @@ class SampleStep(BatchedStep):
             loss = loss_of(logits, model.output_grad)
         model.backward(number)
         self._steps += 1
-        flat = model.gradients.flat
-        return self._sum(loss, flat[model.gradients.shared]), flat
+        return BatchLoss(loss, 1, self.batches)
 
     def _anchors_of(self, epoch: int, batch: int) -> np.ndarray:
         """The samples of a step, in the order of the epoch."""
@@ -178,9 +166,61 @@ class SampleStep(BatchedStep):
         problem, ones = self._problem, np.ones(len(labels), bool)
         targets = Targets(labels, {"train": ones}, {"train": max(1, known)})
         facts = self._place, self.model.widths[-1], targets, problem.config.task
-        made = Made(problem.scheme, self._kernel, *facts)
-        found: Loss = task_of(problem.config).loss(made)
-        return found
+        return task_of(problem.config.task).loss(LossInputs(problem.scheme, self._kernel, *facts))
+
+
+class SampleEvaluation(Evaluation):
+    """Errors of what is predicted, over all samples of a mask, in the numbers of the data.
+
+    Samples to train on are not evaluated: the loss of an epoch is of them.
+    """
+
+    def __init__(self, problem: Problem, model: Model) -> None:
+        super().__init__(problem, model)
+        self._network, self._setup = model, Setup.of(problem)
+        self._reader = self._setup.reader(problem)
+        self._ahead = Ahead(self._reader, problem.config.train.draw_ahead != "no")
+        self._counts = problem.scheme.block(Place(0), 1).counts_entries
+        self.leads = {}
+
+    def products(self) -> list[Product]:
+        """Products of one pass for each step of samples."""
+        return super().products() * sum(len(self._steps(mask)) for mask in HELD_OUT)
+
+    def _values(self) -> Iterator[tuple[str, float | None]]:
+        leads: dict[str, dict[str, list[float | None]]] = {mask: {} for mask in HELD_OUT}
+        for mask in HELD_OUT:
+            sums = self._sums(mask)
+            for metric in self._metrics:
+                of_columns = sums.metric(metric, self._reader.deviations)
+                yield f"{mask}_{metric}", mean_of_known(of_columns)
+                leads[mask][metric] = self._by_lead(of_columns)
+        self.leads = leads
+
+    def _sums(self, mask: str) -> ErrorSums:
+        """Sums of each column of the output over all samples."""
+        setup, model, kernel = self._setup, self._network, self._problem.runtime.kernel
+        steps = [setup.mine(anchors) for anchors in self._steps(mask)]
+        sums = np.zeros((5, model.widths[-1]))
+        for number, anchors in enumerate(steps):
+            then: Sequence[int | None] = steps[number + 1] if number + 1 < len(steps) else ()
+            read = self._ahead.read(anchors, then)
+            put_frames(kernel, model, read, setup.frames)
+            outputs = kernel.to_host(model.forward())
+            if self._counts:
+                sums += sums_of_errors(outputs, read.labels)
+        self._problem.scheme.reduce(sums.reshape(-1))
+        return ErrorSums.of_moments(*sums)
+
+    def _steps(self, mask: str) -> list[np.ndarray]:
+        """The samples of each pass, on all groups; the last one may have fewer."""
+        anchors, every = self._setup.anchors(mask), self._setup.scheme.stack.every
+        return [anchors[start : start + every] for start in range(0, len(anchors), every)]
+
+    def _by_lead(self, of_columns: list[float | None]) -> list[float | None]:
+        count = 1 if self._setup.samples.targets is not None else self._setup.frames.leads
+        width = len(of_columns) // count
+        return [mean_of_known(of_columns[i * width :][:width]) for i in range(count)]
 
 
 def shuffled(anchors: np.ndarray, seed: int, epoch: int) -> np.ndarray:

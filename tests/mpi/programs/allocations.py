@@ -10,7 +10,6 @@ import tracemalloc
 
 from gcnmpi.mpi import comm as mpi
 from gcnmpi.options.config import load_config
-from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.step import Step
 
@@ -21,7 +20,7 @@ def of_case(comm, case):
     config = load_config(None, ("threads=1",), over=case["settings"])
     problem = open_problem(comm, case["graph"], case["partition"], config)
     step, peak = Step(problem), 0
-    evaluate = Evaluation(problem, step.model, step.targets)
+    evaluate = step.work.evaluation()
     tracemalloc.start()
     for epoch in range(1, case["epochs"] + 1):
         before, _ = tracemalloc.get_traced_memory()

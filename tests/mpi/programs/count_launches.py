@@ -10,9 +10,6 @@ from cupy.queue import counts
 
 from gcnmpi.mpi.process import run
 from gcnmpi.options.config import load_config
-from gcnmpi.options.train import batches_of
-from gcnmpi.run.evaluation import Evaluation
-from gcnmpi.run.minibatch import BatchStep
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.step import Step
 
@@ -21,8 +18,8 @@ def main(comm):
     graph, partition, *settings = sys.argv[1:]
     config = load_config(None, settings)
     problem = open_problem(comm, graph, None if partition == "-" else partition, config)
-    step = BatchStep(problem) if batches_of(config.train) else Step(problem)
-    evaluation = Evaluation(problem, step.model, step.targets)
+    step = Step(problem)
+    evaluation = step.work.evaluation()
     for epoch in (1, 2):  # the first one prepares what the others use
         counted = {}
         for name, call in (("epoch", lambda: step(epoch)), ("evaluation", evaluation)):  # noqa: B023

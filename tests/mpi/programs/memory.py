@@ -16,31 +16,21 @@ from gcnmpi.core.resident import forget_peak, peak_bytes, resident_bytes, return
 from gcnmpi.mpi import comm as mpi
 from gcnmpi.nn.evaluator import evaluate
 from gcnmpi.options.config import load_config
-from gcnmpi.options.task import LINKS
-from gcnmpi.options.train import batches_of
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import evaluation_memory
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.propagation.running import propagate
 from gcnmpi.propagation.settings import PropagateRequest
-from gcnmpi.run.evaluation import Evaluation
-from gcnmpi.run.links.evaluation import LinkEvaluation
-from gcnmpi.run.links.step import LinkStep
-from gcnmpi.run.minibatch import BatchStep
 from gcnmpi.run.problem import load_features, open_problem
 from gcnmpi.run.step import Step
 
 
 def train(problem):
-    if problem.config.task.name == LINKS:
-        step = LinkStep(problem)
-        step(1)
-        LinkEvaluation(problem, step.model, step.decoder, step.model.parameters)()
-        step(2)  # what evaluations take stays
-        return
-    step = (BatchStep if batches_of(problem.config.train) else Step)(problem)
+    step = Step(problem)
     step(1)
-    Evaluation(problem, step.model, step.targets)()
+    step.work.evaluation()()
+    if problem.source.stored.pairs is not None:
+        step(2)  # what evaluations take stays
 
 
 def infer(problem):

@@ -12,8 +12,7 @@ import numpy as np
 from gcnmpi.nn.metrics import pairs
 from gcnmpi.nn.metrics.scored import Scored
 from gcnmpi.options.task import METRICS, METRICS_OF, hits_of
-from gcnmpi.proof import links
-from gcnmpi.proof.scores import score
+from gcnmpi.proof.scores import ranks_of, score, score_pairs
 
 KINDS = {"classes": "classes", "two": "classes", "labels": "labels", "numbers": "regression"}
 
@@ -47,7 +46,7 @@ def of_pairs(comm, random, compare) -> None:
     )
     of, others = (owners(random, count, comm.size) == comm.rank for count in (m, q))
     own, common = positives[of], negatives[others]
-    ranks = links.ranks_of(positives, among)[of]
+    ranks = ranks_of(positives, among)[of]
     common_ranks = pairs.ranks_among(comm, own, common)
     for scored, candidates in (
         (pairs.ScoredPairs(own, common, of_all=common_ranks), None),
@@ -56,7 +55,7 @@ def of_pairs(comm, random, compare) -> None:
         for metric in ("auc", "ap", "mrr", "hits@1", "hits@3", "hits@20", "hits@70"):
             k = hits_of(metric)
             found = METRICS.get(metric)(comm, scored, *([k] if k else []))
-            compare(metric, found, links.metric_of(metric, positives, negatives, candidates))
+            compare(metric, found, score_pairs(metric, positives, negatives, candidates))
 
 
 def make(random, kind):

@@ -16,7 +16,6 @@ from gcnmpi.mpi.process import run
 from gcnmpi.nn.schedules import LearningRate
 from gcnmpi.options.config import load_config
 from gcnmpi.run.cuda_graph import why_not
-from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.step import Step
 from partition.errors import UserError
@@ -43,7 +42,7 @@ def trained(problem, graph):
     config = dataclasses.replace(problem.config, gpu=gpu)
     problem = dataclasses.replace(problem, config=config)
     step = Step(problem)
-    evaluation = Evaluation(problem, step.model, step.targets)
+    evaluation = step.work.evaluation()
     losses, metrics, told, rate = [], [], {}, LearningRate(config.train)
     for epoch in range(1, EPOCHS + 1):
         before = dict(counts)

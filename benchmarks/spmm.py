@@ -1,4 +1,15 @@
-"""``gcnmpi bench spmm``: the product M·X of every kernel, with bounds from memory bandwidth."""
+"""The product M·X of every kernel, with bounds from memory bandwidth.
+
+    python benchmarks/spmm.py G.graph --set threads=4
+    python benchmarks/spmm.py --rmat 18x12 --kernels native,scipy --widths 16,64
+
+A share is a lower bound of the time divided by the measured time. The bounds are the bytes of the
+product divided by the measured bandwidth. The bytes are counted in three ways: each row of X once
+(compulsory), again after the cache has replaced it (cached), or for every entry of M (gathered). A
+share above 1 means that fewer bytes were moved than counted. With the native kernel there is a
+measured bound too: the time of reading the rows of X in the order of the product, plus the time of
+the other bytes at the bandwidth.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +23,28 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
+from measuring import (
+    OnRecord,
+    axpy,
+    cache_share,
+    config_of,
+    describe,
+    measured,
+    names,
+    numbers,
+    words_of,
+)
+from movement import beside_gathers, movement
 from threadpoolctl import threadpool_limits
 
-from gcnmpi.bench.host import axpy, cache_share, describe
-from gcnmpi.bench.movement import beside_gathers, movement
 from gcnmpi.bench.rounds import alternate, clocked, ratios, spread
 from gcnmpi.kernels.interface.kernel import Array, Kernel, Sparse
 from gcnmpi.layout.runtime import resolved_direction
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.mpi.hosts import share_of_cores
 from gcnmpi.options.config import Config
-from gcnmpi.options.kernel import KERNELS
+from gcnmpi.options.kernel import AUTO, KERNELS, must_be_best
+from partition.commands import parse_bytes
 from partition.errors import UserError
 from partition.graph.aggregation import aggregation_matrix
 from partition.graph.store import open_graph
@@ -47,7 +69,7 @@ def bench_spmm(
     reference: str,
     rounds: int,
     cache_bytes: float | None = None,
-    on_record: Callable[..., None],
+    on_record: OnRecord,
 ) -> None:
     """Time M·X of every kernel, alternating in one process; ratios are over the reference.
 
@@ -59,7 +81,7 @@ def bench_spmm(
     with agreed(comm):
         if comm.size > 1:
             raise UserError(
-                "bench spmm runs in one process", "start it without mpirun, with threads=T"
+                "products are measured in one process", "start it without mpirun, with threads=T"
             )
         name, matrix = _matrix(graph, made, config)
         if reference not in kernels:
@@ -174,3 +196,33 @@ def _difference(result: np.ndarray, right: np.ndarray) -> float:
     """The largest difference, relative to the largest number."""
     largest = np.abs(right).max(initial=0)
     return float(np.abs(result - right).max(initial=0) / largest) if largest else 0.0
+
+
+def main() -> None:
+    def add(parser):
+        parser.add_argument("graph", nargs="?")
+        parser.add_argument("--rmat", help="an R-MAT graph, SCALExDEGREE")
+        parser.add_argument("--kernels", type=names, help="only these; default: all that work")
+        parser.add_argument("--widths", type=numbers, default=[8, 16, 32, 64, 128])
+        parser.add_argument("--reference", help="ratios are to this kernel; default: the last")
+        parser.add_argument("--cache", help="cache of all threads, such as 32MiB")
+
+    words = words_of(__doc__, add)
+
+    def measure(comm: Comm, on_record: OnRecord) -> None:
+        with agreed(comm):
+            must_be_best(AUTO)
+            kernels = words.kernels or [n for n, why in KERNELS.available().items() if why is None]
+            config = config_of(words, f"kernel={kernels[0]}")
+            cache_bytes = words.cache and parse_bytes(words.cache, "--cache")
+        bench_spmm(
+            comm, words.graph, words.rmat, config, kernels=kernels, widths=words.widths,
+            reference=words.reference or kernels[-1], rounds=words.rounds,
+            cache_bytes=cache_bytes, on_record=on_record,
+        )  # fmt: skip
+
+    measured(words, measure)
+
+
+if __name__ == "__main__":
+    main()

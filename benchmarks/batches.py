@@ -1,6 +1,6 @@
 """Batches a second of SAGE in PyTorch: on blocks of ``g.batches``, and of DGL's loader.
 
-    python scripts/bench_batches.py G.graph --dgl /path/to/python
+    python benchmarks/batches.py G.graph --dgl /path/to/python
 
 Two layers of 64, 1,024 seeds, 10 neighbours of a seed and 5 of these, Adam; forward, backward,
 update and drawing. ``pyg-layers`` has SAGEConv of PyTorch Geometric, ``products`` the same by

@@ -1,7 +1,7 @@
 #!/usr/bin/env python
-"""A contestant of scripts/bench_peers.py: trains a network with one library, epochs on request.
+"""A contestant of compare_peers.py: trains a network with one library, epochs on request.
 
-Usage: peer_worker.py gcnmpi|PEER, a peer of scripts/peers
+Usage: peer_worker.py gcnmpi|PEER, a peer of benchmarks/peers
 
 Reads JSON objects from standard input, one a line, and answers each with one. The first is the
 case: graph, and config as in the record of a run; the answer is {"versions": …, "bytes": …} or,

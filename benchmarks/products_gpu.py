@@ -1,4 +1,4 @@
-"""Products with all of M on a GPU, timed by events: bench_products_gpu.py G.graph [REPEATS].
+"""Products with all of M on a GPU, timed by events: products_gpu.py G.graph [REPEATS].
 
 Ours, cuSPARSE's by each of its algorithms for CSR, and PyTorch's if there is one for this GPU; a
 line of JSON for each width. Bytes are those that must move: each entry of M, each row of X and of

@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Our epoch beside those of PyTorch, PyTorch Geometric and DGL: same graph, network and threads.
 
-Every contestant is a process of its own (scripts/peer_worker.py), which trains a few epochs when it
+Every contestant is a process of its own (peer_worker.py), which trains a few epochs when it
 is asked to; in every round each takes its turn while the others sleep. All start from the same
 weights, and the comparison fails if their first losses differ. A peer that is not installed or
 lacks the network is left out, and the reason is said; --python NAME=PATH runs one in another

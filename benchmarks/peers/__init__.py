@@ -1,4 +1,4 @@
-"""The libraries that scripts/bench_peers.py compares gcnmpi with: one file each, imported alone.
+"""The libraries that compare_peers.py compares gcnmpi with: one file each, imported alone.
 
 An entry is called with the case, and gives a :class:`peers.task.Contestant`. It raises a UserError
 where the library cannot be loaded or is not compared for the network.

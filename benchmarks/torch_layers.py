@@ -1,8 +1,8 @@
 """Seconds per epoch of a module of examples/: on the ranks of this job, and in plain PyG.
 
-    python scripts/bench_torch.py G.graph gatv2 --plain
-    mpirun -n 2 python scripts/bench_torch.py G.graph gatv2 --partition hp-2
-    python scripts/bench_torch.py G.graph all --plain
+    python benchmarks/torch_layers.py G.graph gatv2 --plain
+    mpirun -n 2 python benchmarks/torch_layers.py G.graph gatv2 --partition hp-2
+    python benchmarks/torch_layers.py G.graph all --plain
 
 A module is a script, or ``modules.NAME`` of examples/modules.py; ``all`` are those ten. Some want
 features of arcs (``gcn-partition attach G.graph --arc-features random:4``). GIN pools groups of

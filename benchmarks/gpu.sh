@@ -1,8 +1,8 @@
 #!/bin/sh
-# SpMM beside a copy on the device, then seconds per epoch: bench_gpu.sh G.graph [PARTITION RANKS]
+# SpMM beside a copy on the device, then seconds per epoch: gpu.sh G.graph [PARTITION RANKS]
 set -e
-graph=${1:?usage: bench_gpu.sh G.graph [PARTITION RANKS]}
-python "$(dirname "$0")/bench_spmm.py" "$graph"
+graph=${1:?usage: gpu.sh G.graph [PARTITION RANKS]}
+python "$(dirname "$0")/device_spmm.py" "$graph"
 for kernel in cupy graphblas; do
   for ranks in 1 ${3:-}; do
     partition=

@@ -1,4 +1,4 @@
-"""Seconds per epoch of PyTorch Geometric on a GPU: bench_pyg_gpu.py G.graph WIDTH LAYERS.
+"""Seconds per epoch of PyTorch Geometric on a GPU: pyg_gpu.py G.graph WIDTH LAYERS.
 
 GCN with the graph as ``edge_index`` and as a sparse CSR tensor, normalised once; GraphSAGE and GAT
 with one head, as ``edge_index``; full batch, Adam, no dropout; a line of JSON each. gcnmpi's epoch

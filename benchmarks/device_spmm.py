@@ -1,4 +1,4 @@
-"""SpMM of a kernel with all of M beside a copy: bench_spmm.py G.graph [KERNEL] [DTYPE].
+"""SpMM of a kernel with all of M beside a copy: device_spmm.py G.graph [KERNEL] [DTYPE].
 
 Bytes are those that must move: each entry of M, each row of X and of the result once.
 """

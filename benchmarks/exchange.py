@@ -1,4 +1,9 @@
-"""``gcnmpi bench exchange``: expand and fold of a partition, by every transport there is."""
+"""Expand and fold of a partition, without any arithmetic, by every transport there is.
+
+    mpirun -n 2 python benchmarks/exchange.py G.graph --partition hp-2 --widths 8,64
+
+Seconds are those of the slowest rank, GB/s those of the rank that sends or receives most.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +13,8 @@ from dataclasses import asdict, replace
 from functools import partial
 
 import numpy as np
+from measuring import OnRecord, config_of, describe, measured, names, numbers, words_of
 
-from gcnmpi.bench.host import describe
 from gcnmpi.bench.rounds import alternate, clocked, ratios, spread
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.halo.exchange import Buffers, Exchange
@@ -31,10 +36,10 @@ def bench_exchange(
     partition: str | None,
     config: Config,
     *,
-    names: Iterable[str] | None = None,
+    transports: Iterable[str] | None = None,
     widths: Sequence[int],
     rounds: int,
-    on_record: Callable[..., None],
+    on_record: OnRecord,
 ) -> None:
     """Time the exchange of rows alone, by the named transports or all that work here, in turns.
 
@@ -44,13 +49,13 @@ def bench_exchange(
     """
 
     def check() -> list[str]:
-        chosen = list(TRANSPORTS if names is None else names)
+        chosen = list(TRANSPORTS if transports is None else transports)
         for name in chosen:
             if name not in TRANSPORTS:
                 raise unknown_name("transport", name, TRANSPORTS)
         if config.scheme.name != "p2p":
             raise UserError(
-                "bench exchange measures the scheme p2p only", "leave scheme.name alone"
+                "exchanges are measured of the scheme p2p only", "leave scheme.name alone"
             )
         if comm.size == 1:
             raise UserError("one rank exchanges nothing", "start it under mpirun")
@@ -60,7 +65,7 @@ def bench_exchange(
     config = replace(config, scheme=replace(exchange_of(config.scheme), exchange="rows"))
     problem = open_problem(comm, graph, partition, config)
     kernel = problem.runtime.kernel
-    if names is None:
+    if transports is None:
         chosen = [name for name in chosen if obstacle(comm, kernel, name) is None]
     on_record("machine", **describe(comm, kernel.threads), warnings=list(problem.told))
     for width in widths:
@@ -144,3 +149,27 @@ def _bytes(comm: Comm, traffic: Traffic, kind: str) -> tuple[int, int, int, int]
     reduce_in_place(comm, sums)
     sent, shared, messages = sums.tolist()
     return int(maximum(comm, max(mine.sent, mine.received + mine.shared))), sent, shared, messages
+
+
+def main() -> None:
+    def add(parser):
+        parser.add_argument("graph")
+        parser.add_argument("--partition", help="partition into as many parts as ranks")
+        parser.add_argument("--transports", type=names, help="only these; default: all")
+        parser.add_argument("--widths", type=numbers, default=[8, 16, 64])
+
+    words = words_of(__doc__, add)
+
+    def measure(comm: Comm, on_record: OnRecord) -> None:
+        with agreed(comm):
+            config = config_of(words)
+        bench_exchange(
+            comm, words.graph, words.partition, config, transports=words.transports,
+            widths=words.widths, rounds=words.rounds, on_record=on_record,
+        )  # fmt: skip
+
+    measured(words, measure)
+
+
+if __name__ == "__main__":
+    main()

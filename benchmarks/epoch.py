@@ -1,15 +1,24 @@
-"""``gcnmpi bench epoch``: seconds per epoch of configurations in turns, with their phases."""
+"""Seconds per epoch of configurations in turns, with their phases.
+
+    python benchmarks/epoch.py G.graph --beside model.cache_input=false
+    mpirun -n 2 python benchmarks/epoch.py G.graph --partition hp-2 --json --out epochs.jsonl
+
+Seconds are those of the slowest rank, phases those of the rank that spends most in them. The share
+is a lower bound of the time divided by the measured time. The bound assumes that each product moves
+its matrices once, at the bandwidth of all ranks together.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from gcnmpi.bench.host import axpy, cache_share, describe
-from gcnmpi.bench.movement import csr_bytes
+from measuring import OnRecord, axpy, cache_share, config_of, describe, measured, words_of
+from movement import csr_bytes
+
 from gcnmpi.bench.rounds import alternate, clocked, ratios, spread
 from gcnmpi.layout.runtime import Demand
 from gcnmpi.mpi.comm import Comm, agreed
@@ -31,7 +40,7 @@ def bench_epoch(
     configs: Mapping[str, Config],
     *,
     rounds: int,
-    on_record: Callable[..., None],
+    on_record: OnRecord,
 ) -> None:
     """Train one epoch of each configuration in every round; ratios are taken over the first.
 
@@ -126,3 +135,27 @@ def _most(
     every = comm.allgather({name: seconds for name, seconds in mine.items() if seconds > 0})
     names = sorted({name for phases in every for name in phases})
     return {name: max(phases.get(name, 0.0) for phases in every) for name in names}
+
+
+def main() -> None:
+    def add(parser):
+        parser.add_argument("graph")
+        parser.add_argument("--partition", help="partition into as many parts as ranks")
+        parser.add_argument("--beside", action="append", default=[], metavar="KEY=VALUE",
+                            help="also measure the configuration with this change")  # fmt: skip
+
+    words = words_of(__doc__, add)
+
+    def measure(comm: Comm, on_record: OnRecord) -> None:
+        with agreed(comm):
+            configs = {"as given": config_of(words)}
+            configs |= {change: config_of(words, change) for change in words.beside}
+        bench_epoch(
+            comm, words.graph, words.partition, configs, rounds=words.rounds, on_record=on_record
+        )
+
+    measured(words, measure)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,9 +1,9 @@
 """Seconds per epoch and peak memory of link prediction, beside a program in PyTorch Geometric.
 
-    python scripts/bench_links.py G.graph --set task.decoder=dot --set model.hidden=64
-    python scripts/bench_links.py G.graph --only plain
+    python benchmarks/links.py G.graph --set task.decoder=dot --set model.hidden=64
+    python benchmarks/links.py G.graph --only plain
     for s in 0 1 2; do gcn-partition pairs G.graph --seed $s --name links-$s --candidates 100; done
-    python scripts/bench_links.py G.graph --accuracy 0,1,2 --epochs 50
+    python benchmarks/links.py G.graph --accuracy 0,1,2 --epochs 50
 
 The same network (a stack of GCNConv), the same pairs, as many negatives, the same decoder and loss,
 in one process of one thread each, in turns. An epoch is forward, backward and update over all pairs
@@ -31,9 +31,8 @@ from gcnmpi.nn.metrics.pairs import ScoredPairs, ranks_among
 from gcnmpi.options.config import load_config
 from gcnmpi.options.kernel import AUTO, must_be_best
 from gcnmpi.options.task import METRICS
-from gcnmpi.run.links.evaluation import LinkEvaluation
-from gcnmpi.run.links.step import LinkStep
 from gcnmpi.run.problem import open_problem
+from gcnmpi.run.step import Step
 from partition.graph.store import open_graph
 from partition.graph.vertex_pairs import drawn_candidates, left_out, read_pairs
 
@@ -46,11 +45,11 @@ def ours(path, settings):
     """A function that runs an epoch of the trainer, and one for the metrics of the test pairs."""
     config = load_config(None, ["task.name=links", *settings, "threads=1"])
     problem = open_problem(world(), path, None, config)
-    step = LinkStep(problem)
+    step = Step(problem)
+    evaluation = step.work.evaluation()
 
     def metrics():
-        model = step.model
-        found = LinkEvaluation(problem, model, step.decoder, model.parameters)()
+        found = evaluation()
         return {name: found[f"test_{name}"] for name in JUDGED}
 
     return step, metrics
