@@ -15,21 +15,25 @@ import codecs
 import contextlib
 import json
 import os
-import selectors
 import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gcnmpi.api.data import read_data, write_data
+import numpy as np
+
+from gcnmpi.api.graph import Graph
+from gcnmpi.api.graph import open as open_graph
+from gcnmpi.api.record import Run
 from gcnmpi.mpi.launch import launched, local_environment, local_launcher
 from gcnmpi.options.user_network import check_is_function, source_of
 from partition import PYTHON
 from partition.errors import UserError
+from partition.records import NUMBERS, TEXTS, atomic_file, read_npz
 
 CALL, RESULT, ERROR, SCRIPT = "call", "result", "error.json", "script.py"
 _SECONDS_TO_END = 5.0
@@ -139,56 +143,48 @@ def _run(
     command: list[str], folder: Path, environment: Mapping[str, str], timeout: float | None
 ) -> tuple[int, list[str]]:
     """Run a command to its end and show what it prints; its exit code and its last lines."""
-    until = None if timeout is None else time.monotonic() + timeout
     said, decoded = "", codecs.getincrementaldecoder("utf-8")("replace")
-    with _started(command, environment) as process:
+    process = subprocess.Popen(
+        command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, start_new_session=True,
+    )  # fmt: skip
+    late = threading.Event()
+
+    def end_late() -> None:
+        late.set()
+        _end(process)
+
+    timer = threading.Timer(timeout or 0.0, end_late)
+    timer.daemon = True
+    try:
+        if timeout is not None:
+            timer.start()
         assert process.stdout is not None
-        with selectors.DefaultSelector() as selector:
-            selector.register(process.stdout, selectors.EVENT_READ)
-            while True:
-                left = None if until is None else until - time.monotonic()
-                if left is not None and left <= 0:
-                    raise TimeoutError(f"the ranks did not end within {timeout:g} s")
-                if not selector.select(left):
-                    continue
-                data = os.read(process.stdout.fileno(), 1 << 16)
-                if not data:
-                    break
-                text = decoded.decode(data)
-                said = (said + text)[-_LETTERS_KEPT:]
-                if not (folder / ERROR).exists():  # then mpirun tells at length that it ended them
-                    sys.stdout.write(text)
-                    sys.stdout.flush()
-        left = None if until is None else max(0.0, until - time.monotonic())
-        try:
-            code = process.wait(left)
-        except subprocess.TimeoutExpired as error:
-            raise TimeoutError(f"the ranks did not end within {timeout:g} s") from error
+        while data := os.read(process.stdout.fileno(), 1 << 16):
+            text = decoded.decode(data)
+            said = (said + text)[-_LETTERS_KEPT:]
+            if not (folder / ERROR).exists():  # then mpirun tells at length that it ended them
+                sys.stdout.write(text)
+                sys.stdout.flush()
+        code = process.wait()
+    finally:
+        timer.cancel()
+        _end(process)
+        if process.stdout is not None:
+            process.stdout.close()
+    if late.is_set():
+        raise TimeoutError(f"the ranks did not end within {timeout:g} s")
     return code, said.splitlines()[-_LINES_SHOWN:]
 
 
-@contextlib.contextmanager
-def _started(command: list[str], environment: Mapping[str, str]) -> Iterator[subprocess.Popen]:
-    """A process in a session of its own, of which nothing is left after this block."""
-    process = subprocess.Popen(
-        command,
-        env=dict(environment),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.terminate()  # mpirun then ends the ranks
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_SECONDS_TO_END)
-        kill_session(process.pid)
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+def _end(process: subprocess.Popen) -> None:
+    """End a process and all that is left of the session that it began."""
+    if process.poll() is None:
+        process.terminate()  # mpirun then ends the ranks
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_SECONDS_TO_END)
+    kill_session(process.pid)
+    process.wait()
 
 
 def kill_session(leader: int) -> None:
@@ -212,3 +208,66 @@ def _raised(file: Path) -> Exception:
     error = RankError(f"rank {facts['rank']} failed: {facts['text']}\n\n{facts['traceback']}")
     error.rank = facts["rank"]
     return error
+
+
+# Arguments and results as data: JSON and arrays, and nothing that runs when read.
+
+
+def write_data(folder: Path, name: str, value: object) -> None:
+    """Write a value to ``NAME.npz`` and ``NAME.json`` in a folder.
+
+    It may be made of None, numbers, texts, lists, tuples, dicts with texts as keys, paths, NumPy
+    arrays of numbers or texts, graphs and runs; a UserError if something else is in it.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    tree = _to_json(value, arrays, name)
+    with atomic_file(folder / f"{name}.npz") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+    with atomic_file(folder / f"{name}.json", "w") as file:
+        json.dump(tree, file)
+
+
+def read_data(folder: Path, name: str) -> Any:
+    """The value that :func:`write_data` wrote."""
+    arrays = read_npz(folder / f"{name}.npz", kinds=NUMBERS + TEXTS)
+    return _from_json(json.loads((folder / f"{name}.json").read_text(encoding="utf-8")), arrays)
+
+
+def _to_json(value: object, arrays: dict[str, np.ndarray], where: str) -> object:
+    """JSON, in which whatever JSON lacks is an object with its kind as its only key."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.ndarray) and value.dtype.kind in NUMBERS + TEXTS:
+        name = f"array{len(arrays)}"
+        arrays[name] = value
+        return {"array": name}
+    if isinstance(value, list | tuple):
+        kind = "list" if isinstance(value, list) else "tuple"
+        return {kind: [_to_json(item, arrays, f"{where}[{i}]") for i, item in enumerate(value)]}
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        items = {key: _to_json(item, arrays, f"{where}[{key!r}]") for key, item in value.items()}
+        return {"dict": items}
+    for kind, cls in (("path", Path), ("graph", Graph), ("run", Run)):
+        if isinstance(value, cls):
+            return {kind: str(value if isinstance(value, Path) else value.path.absolute())}
+    raise UserError(
+        f"{where} is a {type(value).__name__}, which cannot be handed from process to process",
+        "numbers, texts, lists, dicts, NumPy arrays, paths, graphs and runs can",
+    )
+
+
+def _from_json(tree: Any, arrays: dict[str, np.ndarray]) -> object:
+    if not isinstance(tree, dict):
+        return tree
+    ((kind, content),) = tree.items()
+    if kind == "dict":
+        return {key: _from_json(item, arrays) for key, item in content.items()}
+    if kind in ("list", "tuple"):
+        items = [_from_json(item, arrays) for item in content]
+        return items if kind == "list" else tuple(items)
+    if kind == "array":
+        return arrays[content]
+    made: dict[str, Callable[[str], object]] = {"path": Path, "graph": open_graph, "run": Run}
+    return made[kind](content)

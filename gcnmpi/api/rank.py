@@ -14,8 +14,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from gcnmpi.api.data import read_data, write_data
-from gcnmpi.api.launching import CALL, ERROR, RESULT, kill_session
+from gcnmpi.api.launching import CALL, ERROR, RESULT, kill_session, read_data, write_data
 from gcnmpi.mpi.comm import Comm
 from gcnmpi.mpi.launch import start_limit
 from gcnmpi.mpi.process import run

@@ -20,7 +20,9 @@ from gcnmpi.run.step import BatchLoss, Work
 
 
 class RatingOptions(TaskConfig):
-    """Attributes
+    """Of ratings.
+
+    Attributes
     ----------
     columns
         columns of a vertex's row
