@@ -129,13 +129,13 @@ def open_problem(
     if trains and whole:
         plan = within_memory(comm, plan)
     with agreed(comm):
-        network, program, demand = _compiled(comm, plan, widths, trains)
+        network, program, demand = compiled(comm, plan, widths, trains)
         if trains:
             program_of_batches(plan.config, plan.source.stored, network, program)
             check_scratch(plan.config)
     if trains and not whole and program.needs_entries:
         plan = within_memory(comm, plan)
-        network, program, _ = _compiled(comm, plan, widths, trains)
+        network, program, _ = compiled(comm, plan, widths, trains)
     source, config, found = plan.source, plan.config, list[str]()
     if trains:
         config, found = resolve_cuda_graph(comm, config)
@@ -162,7 +162,7 @@ def open_problem(
     )  # fmt: skip
 
 
-def _compiled(
+def compiled(
     comm: Comm, plan: Plan, widths: tuple[int, int] | None, trains: bool
 ) -> tuple[Network, Program, Demand]:
     """The network, its program, and what that asks of the scheme.

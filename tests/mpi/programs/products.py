@@ -20,7 +20,6 @@ from gcnmpi.core.volume import Volume
 from gcnmpi.halo import node_memory
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi import comm as mpi
-from gcnmpi.nn.compile.on_scheme import program_on
 from gcnmpi.options.config import from_table
 from gcnmpi.options.kernel import resolve
 from gcnmpi.options.scheme import TRANSPORTS
@@ -72,11 +71,12 @@ def prepare(folder: Path, k: int) -> None:
 def rows_too():
     """Problems whose scheme gives products and whole rows, which no network asks for."""
 
-    def program_with_rows(*arguments):
-        program, demand = program_on(*arguments)
-        return program, dataclasses.replace(demand, rows=True)
+    def with_rows(*arguments):
+        *programs, demand = compiled(*arguments)
+        return *programs, dataclasses.replace(demand, rows=True)
 
-    return mock.patch.object(problem_module, "program_on", program_with_rows)
+    compiled = problem_module.compiled
+    return mock.patch.object(problem_module, "compiled", with_rows)
 
 
 def two_nodes():
