@@ -23,6 +23,7 @@ _EXIT_INTERRUPTED = 130
 _WORDS = "gcnmpi words"  # of the command, in the context
 # What a parameter is annotated with that is an option without more being said.
 _PLAIN = (int, float, str, bool, Path, type(None))
+_PATH = click.Path(path_type=Path)  # one for all: click looks up translations for each
 # Of a function that is, or becomes, a command.
 _Decorator = Callable[[Callable[..., object]], Callable[..., object]]
 
@@ -157,9 +158,7 @@ def like(library: Callable[..., object], **more: Any) -> _Decorator:
 def _declarations(what: Any) -> Iterator[_Decorator]:
     """The arguments and options of a function, or of a dataclass."""
     hints = get_type_hints(what, include_extras=True)
-    described = reversed(what.__mro__) if isinstance(what, type) else [what]
-    entries = [entry for one in described for entry in _ENTRY.findall(_sections(one)[1])]
-    forms = {name: (form, text) for name, form, text in entries}
+    forms = described(what)
     there = {each.name for each in getattr(what, "__click_params__", ())}
     there.update(getattr(what, "hidden", ()))
     for name, parameter in inspect.signature(what).parameters.items():
@@ -182,7 +181,7 @@ def _declarations(what: Any) -> Iterator[_Decorator]:
         if more.pop("argument", positional):
             yield click.argument(name, nargs=-1 if more.pop("multiple", False) else 1, **more)
             continue
-        said = " ".join(text.split()) or more.get("help"), more.pop("also", None)
+        said = text or more.get("help"), more.pop("also", None)
         more["help"] = " ".join(filter(None, said)) or None
         more["show_default"] = default is not False and default not in (None, "", ())
         flag = f"--{name.replace('_', '-')}"
@@ -190,6 +189,13 @@ def _declarations(what: Any) -> Iterator[_Decorator]:
         names = more.pop("names", [flag])
         spelled = [word for word in form.split() if word[0] == "-"]
         yield click.option(*(spelled or names), name, **more)
+
+
+def described(what: Any) -> dict[str, tuple[str, str]]:
+    """How each parameter or field is written, and its text, by the docstrings that declare it."""
+    kinds = reversed(what.__mro__) if isinstance(what, type) else [what]
+    entries = [entry for one in kinds for entry in _ENTRY.findall(_sections(one)[1])]
+    return {name: (form, " ".join(text.split())) for name, form, text in entries}
 
 
 def _is_group(hint: object) -> bool:
@@ -209,7 +215,7 @@ def _typed(hint: Any) -> dict[str, Any]:
         return _typed(inside[0])
     if hint is bool:
         return {"is_flag": True}
-    return {"type": click.Path(path_type=Path) if hint is Path else hint}
+    return {"type": _PATH if hint is Path else hint}
 
 
 def _sections(what: Any) -> tuple[str, str, str]:

@@ -29,14 +29,14 @@ class Registry:
         Name → ``"module:attribute"``.
     extras : mapping of str to str
         Name → the extra of this distribution that installs what the entry needs.
-    options : dict of str to tuple of frozen dataclasses
-        Name → the options of this entry. Their fields are keys of the configuration, in the section
-        that is the attribute ``section`` of the class, but for those that ``of_all`` names, which
-        every entry has. Entries that are not named have none.
+    options : dict of str to tuple of str and frozen dataclasses
+        Name → the keys of the configuration that this entry has and not every other one. The fields
+        of a dataclass are keys in the section that is its attribute ``section``, but for those that
+        ``of_all`` names, which every entry has. Entries that are not named have none.
     """
 
     kind: str
-    entries: Mapping[str, str]
+    entries: dict[str, str]
     extras: Mapping[str, str] = field(default_factory=dict)
     options: dict[str, tuple[Any, ...]] = field(default_factory=dict)
 
@@ -75,12 +75,12 @@ class Registry:
 
     def keys(self, name: str) -> list[str]:
         """The keys of the configuration that an entry has and not every other one."""
-        return [
-            f"{options.section}.{option.name}"
-            for options in self.kinds(name)
-            for option in fields(options)
-            if option.name not in options.of_all
-        ]
+        found: list[str] = []
+        for options in self.kinds(name):
+            own = () if isinstance(options, str) else fields(options)
+            found += [options] if isinstance(options, str) else []
+            found += [f"{options.section}.{o.name}" for o in own if o.name not in options.of_all]
+        return found
 
     def owners(self, key: str) -> list[str]:
         """The entries that have a key of the configuration; none for a key of all."""

@@ -99,8 +99,9 @@ def keys() -> str:
     from gcnmpi.options.config import keys, readers
 
     tables: dict[str, list[tuple[str, ...]]] = {}
-    for name, default, meaning in keys():
-        row = f"`{name}`", f"`{json.dumps(default)}`", in_cell(meaning), in_cell(readers(name))
+    for name, key in keys().items():
+        default, meaning = json.dumps(key.default), in_cell(key.meaning)
+        row = f"`{name}`", f"`{default}`", meaning, in_cell(readers(name))
         tables.setdefault(name.rpartition(".")[0], []).append(row)
     head = "key", "default", "meaning", "read by"
     return "\n\n".join(
@@ -182,7 +183,7 @@ def record() -> str:
 def methods() -> str:
     """The options of the methods of ``gcnmpi propagate``."""
     from gcnmpi.cli.verbs import options_of_methods
-    from gcnmpi.options.methods import EMBEDDINGS, METHODS
+    from gcnmpi.propagation.methods import EMBEDDINGS, METHODS
 
     found = []
     for name, entry in METHODS.entries.items():

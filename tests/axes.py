@@ -19,7 +19,7 @@ from math import prod
 
 import pytest
 
-from gcnmpi.options.config import load_config
+from gcnmpi.options.config import keys, load_config
 from gcnmpi.options.kernel import KERNELS as KERNEL_REGISTRY
 from gcnmpi.options.model import NETWORKS as NETWORK_REGISTRY
 from gcnmpi.options.scheme import SCHEMES
@@ -124,12 +124,10 @@ def options_of(scheme: str, given: tuple[str, ...]) -> list[list[str]]:
     Without what only stands for another value, or needs a device for each rank.
     """
     found = {}
-    for kind, key in product(SCHEMES.kinds(scheme), SCHEMES.keys(scheme)):
-        section, _, name = key.partition(".")
-        about = kind.__dataclass_fields__.get(name)
-        if section == kind.section and about is not None and key not in ELSEWHERE:
-            booleans = ("true", "false") if about.type in (bool, "bool") else ()
-            values = booleans or NUMBERS.get(key) or tuple(about.metadata["choices"])
+    for key in SCHEMES.keys(scheme):
+        if key not in ELSEWHERE:
+            booleans = ("true", "false") if keys()[key].hint is bool else ()
+            values = booleans or NUMBERS.get(key) or tuple(keys()[key].choices)
             settings = [f"{key}={value}" for value in values if value not in ("auto", "nccl")]
             found[key] = [setting for setting in settings if is_taken(*given, setting)]
     return [settings for settings in found.values() if settings]

@@ -15,9 +15,9 @@ from gcnmpi.api.graph import Graph
 from gcnmpi.api.record import Run
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.mpi.process import world
-from gcnmpi.options.config import key_fields
-from gcnmpi.options.own_code import handed_over
+from gcnmpi.options.config import keys
 from gcnmpi.options.requests import Request
+from gcnmpi.options.user_network import handed_over
 from gcnmpi.run.checkpoint import flat
 from gcnmpi.run.claims import Claims, session
 from gcnmpi.run.weights_file import task_of
@@ -90,7 +90,7 @@ def _plain(name: str, value: Any) -> Any:
 
 def _named(keywords: Mapping[str, object], others: bool) -> dict[str, object]:
     """Values by full names of keys; ``others`` may be among them, too."""
-    names = {name.replace(".", "_"): name for name, _, _ in key_fields()}
+    names = {name.replace(".", "_"): name for name in keys()}
     for word, value in keywords.items():
         if word not in names and not others:
             raise _unknown_keyword(word, value, names)

@@ -27,7 +27,7 @@ from typing import Any
 
 from gcnmpi.api.data import read_data, write_data
 from gcnmpi.mpi.launch import launched, local_environment, local_launcher
-from gcnmpi.options.source import check_is_function, source_of
+from gcnmpi.options.user_network import check_is_function, source_of
 from partition import PYTHON
 from partition.errors import UserError
 

@@ -19,7 +19,7 @@ from gcnmpi.api.launching import CALL, ERROR, RESULT, kill_session
 from gcnmpi.mpi.comm import Comm
 from gcnmpi.mpi.launch import start_limit
 from gcnmpi.mpi.process import run
-from gcnmpi.options.own_code import load_function
+from gcnmpi.options.user_network import load_function
 from partition.errors import UserError
 from partition.locks import process_is_dead
 from partition.records import temporary_name

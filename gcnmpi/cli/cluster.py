@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,15 +47,15 @@ def doctor(
     config = words.config()
 
     def call(comm: Comm, claims: Claims) -> int:
-        from gcnmpi.cluster.doctor import as_facts, examine
-        from gcnmpi.report.checks import print_findings
+        from gcnmpi.cluster.doctor import examine
+        from gcnmpi.report.checks import print_diagnosis
 
-        seats, links, findings = examine(comm, folder, graph, partition, config)
+        found = examine(comm, folder, graph, partition, config)
         if comm.rank == 0 and as_json:
-            click.echo(json.dumps(as_facts(seats, links, findings)))
+            click.echo(json.dumps(asdict(found)))
         elif comm.rank == 0:
-            print_findings(seats, links, findings)
-        return int(any(finding.problem for finding in findings))
+            print_diagnosis(found)
+        return int(any(finding.problem for finding in found.findings))
 
     return job(config, call)
 
@@ -159,7 +159,8 @@ def _what_runs(
     path: Path, partition: str | None, words: Words, arguments: Sequence[str]
 ) -> tuple[tuple[str, ...], Path | None, str | None, str]:
     """Script with its arguments, graph and partition that are known, and the name of the run."""
-    if not jobs.is_script(str(path)):
+    found = jobs.named_by_script(path, arguments)
+    if found is None:
         if arguments:
             raise UserError(
                 f"{path} is not a script: {arguments[0]!r} is one argument too many",
@@ -171,7 +172,7 @@ def _what_runs(
             "--partition, --config and --set have no meaning with a script",
             f"what {path} takes stands behind --: {path} -- my.graph --partition hp-4",
         )
-    graph, parts = jobs.graph_and_partition(arguments)
+    graph, parts = found
     name = run_name(graph or Path(path.stem), parts or "script")
     return (str(path), *arguments), graph, parts, name
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import click
 
-from gcnmpi.options.config import Config, key_fields, load_config
+from gcnmpi.options.config import Config, keys, load_config
 from gcnmpi.options.requests import Request
 from gcnmpi.options.settings import config_path
 from gcnmpi.run.weights_file import task_of
@@ -30,11 +30,6 @@ Json = Annotated[bool, {"names": ["--json"], "help": "Print one JSON object."}]
 Lines = Annotated[bool, {"names": ["--json"], "help": "Print JSON objects, one per line."}]
 Quiet = Annotated[bool, {"help": "Print no progress."}]
 Many = Annotated[int, click.IntRange(1)]
-
-
-def config_keys() -> list[str]:
-    """The full names of the keys of the configuration."""
-    return [name for name, _, _ in key_fields()]
 
 
 def _found(context: click.Context, option: click.Parameter, given: Path | None) -> Path | None:
@@ -55,7 +50,7 @@ class Words:
         TOML file, or a name of 'gcnmpi config'; 'gcnmpi info' lists the keys.
     """
 
-    settings: Annotated[tuple[str, ...], {"cls": Assignments, "keys": config_keys}] = ()
+    settings: Annotated[tuple[str, ...], {"cls": Assignments, "keys": keys}] = ()
     config_file: Annotated[Path | None, {"callback": _found}] = None
 
     def config(self, *over: str) -> Config:

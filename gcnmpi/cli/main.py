@@ -107,20 +107,19 @@ def config(name: str | None = None) -> None:
     gcnmpi config train
     """
     there = shipped_configs()
-    meanings = {key: (default, text) for key, default, text in keys()}
-    meant = [key for key in meanings if name in (key, key.split(".")[0])]
-    meant = meant or [key for key in meanings if name == key.rpartition(".")[2]]
+    meant = [key for key in keys() if name in (key, key.split(".")[0])]
+    meant = meant or [key for key in keys() if name == key.rpartition(".")[2]]
     if name is None:
         for each, file in sorted(there.items()):
             about = file.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
             print(f"{each:22} {re.split('[:.] |[:.]$', about)[0]}")
     elif meant and name not in there:
         for key in meant:
-            default, text = meanings[key]
-            print(f"{key} = {json.dumps(default)}\n    {text}{_read_by(key)}")
+            default, text = json.dumps(keys()[key].default), keys()[key].meaning
+            print(f"{key} = {default}\n    {text}{_read_by(key)}")
     elif name.removesuffix(".toml") not in there:
-        found = {key for key in meanings if key.split(".")[0] == name.split(".")[0]}
-        known = found or meant_keys(name, meanings) or there
+        found = {key for key in keys() if key.split(".")[0] == name.split(".")[0]}
+        known = found or meant_keys(name, keys()) or there
         raise unknown_name("configuration or key", name, known)
     else:
         print(there[name.removesuffix(".toml")].read_text(encoding="utf-8"), end="")
@@ -173,9 +172,9 @@ def _print_installed(as_json: bool) -> None:
     from gcnmpi.mpi.comm import versions
     from gcnmpi.options.config import NETWORKS, OPTIMIZERS, SCHEDULES, TASKS
     from gcnmpi.options.kernel import AUTO, KERNELS, resolve
-    from gcnmpi.options.methods import EMBEDDINGS, METHODS
     from gcnmpi.options.scheme import SCHEMES
     from gcnmpi.options.task import METRICS
+    from gcnmpi.propagation.methods import EMBEDDINGS, METHODS
 
     registries = (
         KERNELS, SCHEMES, NETWORKS, TASKS, METRICS, OPTIMIZERS, SCHEDULES, METHODS, EMBEDDINGS
@@ -184,8 +183,8 @@ def _print_installed(as_json: bool) -> None:
     native = _native_facts() if tables["kernel"]["native"] is None else {}
     if as_json:
         found = {
-            name: {"default": default, "meaning": text, "readers": readers(name)}
-            for name, default, text in keys()
+            name: {"default": key.default, "meaning": key.meaning, "readers": readers(name)}
+            for name, key in keys().items()
         }
         facts = {"versions": versions(), **tables, "native": native, "config": found}
         click.echo(json.dumps(facts))
@@ -198,8 +197,8 @@ def _print_installed(as_json: bool) -> None:
     click.echo(f"kernel = auto: {chosen}" + (f" ({fallen})" if fallen else ""))
     click.echo(f"native kernel: {', '.join(native.values()) or 'none'}")
     click.echo("\nconfiguration keys (TOML file, or --set key=value):")
-    for name, default, text in keys():
-        click.echo(f"  {name:28} {json.dumps(default):16} {text}{_read_by(name)}")
+    for name, key in keys().items():
+        click.echo(f"  {name:28} {json.dumps(key.default):16} {key.meaning}{_read_by(name)}")
 
 
 def _print_program(
@@ -208,11 +207,9 @@ def _print_program(
     from gcnmpi.cli.schemes import USUAL_RANKS_PER_NODE
     from gcnmpi.nn.compile.on_scheme import program_of_batches
     from gcnmpi.nn.describe import graph_of
-    from gcnmpi.options.frames import ends
     from gcnmpi.options.scheme import SCHEMES
-    from gcnmpi.planner.auto import resolved_options
-    from gcnmpi.planner.machine import Machine
-    from gcnmpi.planner.ranking import Candidate, Setting
+    from gcnmpi.planner.auto import resolved_options, setting_of
+    from gcnmpi.planner.ranking import Candidate
     from gcnmpi.report.program import print_program
     from gcnmpi.run.opening import open_split
     from partition.graph.store import member, read_partition
@@ -224,8 +221,7 @@ def _print_program(
     config = replace(config, graph=graph_of(config))
     partition, scheme = resolved_options(stored, name, config, size, where)
     config = replace(config, scheme=scheme)
-    widths = ends(config.task, config.model, stored.manifest)
-    setting = Setting(stored, config, Machine(), where, *widths, locality=False)
+    setting = setting_of(stored, config, where)
     candidate = Candidate(scheme, {}, 0, partition)
     case = setting.case(candidate, size)
     batch = program_of_batches(case.work.config, stored, case.work.network, case.program)

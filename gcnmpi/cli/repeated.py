@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from gcnmpi.cli.common import Job, Json, Quiet, Words, config_keys, training_job
+from gcnmpi.cli.common import Job, Json, Quiet, Words, training_job
 from gcnmpi.mpi.watch import EXIT_REQUEUE
-from gcnmpi.options.config import Config
+from gcnmpi.options.config import Config, keys
 from gcnmpi.options.requests import check_distinct
 from gcnmpi.options.settings import split_words
 from partition.commands import Assignments, command
@@ -76,7 +76,7 @@ def repeat(
 
 _Grid = Annotated[
     tuple[str, ...],
-    {"names": ["--try"], "metavar": "KEY=V,V…", "cls": Assignments, "keys": config_keys},
+    {"names": ["--try"], "metavar": "KEY=V,V…", "cls": Assignments, "keys": keys},
     {
         "help": "Values of a key, separated by commas; a list in brackets is one value. May be "
         "repeated."

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +15,6 @@ from gcnmpi.cli.common import (
     Json,
     Quiet,
     Words,
-    config_keys,
     job,
     tables_option,
     telling,
@@ -23,8 +22,7 @@ from gcnmpi.cli.common import (
     verb,
 )
 from gcnmpi.mpi.watch import EXIT_REQUEUE
-from gcnmpi.options.config import meaning_of
-from gcnmpi.options.methods import METHODS
+from gcnmpi.options.config import keys
 from gcnmpi.options.requests import (
     EvaluateRequest,
     InferRequest,
@@ -33,6 +31,8 @@ from gcnmpi.options.requests import (
     TrainRequest,
     VerifyRequest,
 )
+from gcnmpi.options.settings import Key, keys_of
+from gcnmpi.propagation.methods import METHODS
 from partition.commands import Assignments, command
 
 if TYPE_CHECKING:
@@ -174,17 +174,19 @@ def score(request: ScoreRequest) -> Job:
 
 def _method_keys() -> list[str]:
     """The options of all methods, and the keys of the configuration."""
-    options = (dataclasses.fields(METHODS.get(name).options) for name in METHODS)
-    return [*dict.fromkeys(one.name for each in options for one in each), *config_keys()]
+    return list(dict.fromkeys([*(k for n in METHODS for k in _options(n)), *keys()]))
+
+
+def _options(method: str) -> Mapping[str, Key]:
+    return keys_of(METHODS.get(method).options)
 
 
 def options_of_methods() -> dict[str, dict[str, str]]:
     """The options of every method, with their defaults, and what they mean."""
-    every = {name: dataclasses.fields(METHODS.get(name).options) for name in METHODS}
     return {
-        name: {f"{one.name} = {json.dumps(one.default)}": meaning_of(one) for one in options}
-        for name, options in every.items()
-        if options
+        name: {f"{one.name} = {json.dumps(one.default)}": one.meaning for one in found.values()}
+        for name in METHODS
+        if (found := _options(name))
     }
 
 

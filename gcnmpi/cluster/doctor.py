@@ -6,12 +6,10 @@ import os
 import socket
 import statistics
 import time
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from gcnmpi import __version__
 from gcnmpi.core.resident import free_bytes
@@ -67,13 +65,22 @@ class Finding:
     advice: str
 
 
+@dataclass(frozen=True)
+class Diagnosis:
+    """The ranks of a job, the links between their hosts, and what was found."""
+
+    ranks: list[Seat]
+    links: list[Link]
+    findings: list[Finding]
+
+
 def examine(
     comm: Comm,
     folder: Path,
     graph: str | os.PathLike | None,
     partition: str | None,
     config: Config,
-) -> tuple[list[Seat], list[Link], list[Finding]]:
+) -> Diagnosis:
     """Look around, measure the network, and judge; the same on all ranks.
 
     All hosts should see the folder, and rank 0 must be able to write to it. With a graph, the
@@ -85,7 +92,7 @@ def examine(
     need, per_node = 0, most_ranks_a_node(comm)
     if graph is not None:
         need = from_root(comm, lambda: _need(graph, partition, config, comm.size, per_node))
-    return seats, links, judge(seats, links, folder, need)
+    return Diagnosis(seats, links, judge(seats, links, folder, need))
 
 
 def judge(
@@ -97,16 +104,13 @@ def judge(
     """
     return [
         *_software(seats),
-        *_places(seats),
+        *_of_hosts(seats, need),
         *_folder(seats, folder),
-        *_memory(seats, need),
-        *_gpus(seats),
-        *_network(links),
+        *_network(seats, links),
     ]
 
 
-def _software(seats: Sequence[Seat]) -> list[Finding]:
-    found = []
+def _software(seats: Sequence[Seat]) -> Iterator[Finding]:
     for what, values in (
         ("MPI libraries", {seat.mpi: seat.host for seat in seats}),
         ("versions of gcnmpi", {seat.gcnmpi: seat.host for seat in seats}),
@@ -114,89 +118,63 @@ def _software(seats: Sequence[Seat]) -> list[Finding]:
         if len(values) > 1:
             which = ", ".join(f"{value} on {host}" for value, host in values.items())
             advice = "load the same modules and the same environment on all hosts"
-            found.append(Finding(True, f"different {what}: {which}", advice))
+            yield Finding(True, f"different {what}: {which}", advice)
     for warning, host in {seat.kernel: seat.host for seat in seats if seat.kernel}.items():
         advice = "install gcnmpi again, where there are a C++ compiler with OpenMP and its headers"
-        found.append(Finding(False, f"{warning} on {host}", advice))
-    return found
+        yield Finding(False, f"{warning} on {host}", advice)
 
 
-def _places(seats: Sequence[Seat]) -> list[Finding]:
-    """Too many ranks for the cores of a host, or ranks bound to the same ones."""
-    found = []
-    for host, ranks in _by_host(seats).items():
-        cores = Counter(core for seat in ranks for core in seat.cores)
-        if len(ranks) > len(cores):
-            text = f"{len(ranks)} ranks share {len(cores)} cores on {host}"
+def _of_hosts(seats: Sequence[Seat], need: int) -> Iterator[Finding]:
+    """Cores, memory and GPUs of each host that its ranks share."""
+    hosts: dict[str, list[Seat]] = {}
+    for seat in seats:
+        hosts.setdefault(seat.host, []).append(seat)
+    for host, ranks in hosts.items():
+        count, gpus = len(ranks), len(ranks[0].gpus)
+        cores = {core for seat in ranks for core in seat.cores}
+        idle, bound = ranks[0].host_cores - len(cores), all(len(seat.cores) == 1 for seat in ranks)
+        if count > len(cores):
             advice = "start fewer ranks per host"
-            if len(cores) < ranks[0].host_cores:
-                advice += ", or do not bind them: mpirun --bind-to none"
-            found.append(Finding(True, text, advice))
-        elif len(ranks) > 1 and all(len(seat.cores) == 1 for seat in ranks):
-            idle = ranks[0].host_cores - len(cores)
-            if idle >= len(ranks):
-                text = f"each rank is bound to one core of {host}, and {idle} are idle"
-                advice = "give each rank its share: mpirun --map-by ppr:N:node:PE=CORES"
-                found.append(Finding(False, text, advice))
-    return found
-
-
-def _folder(seats: Sequence[Seat], folder: Path) -> list[Finding]:
-    blind = sorted({seat.host for seat in seats if not seat.sees_folder})
-    if not blind:
-        return []
-    advice = "put graphs and runs in a folder that all hosts share; --folder names it"
-    return [Finding(True, f"{', '.join(blind)} do not see what is written in {folder}", advice)]
-
-
-def _memory(seats: Sequence[Seat], need: int) -> list[Finding]:
-    found = []
-    for host, ranks in _by_host(seats).items():
+            advice += ", or do not bind them: mpirun --bind-to none" if idle > 0 else ""
+            yield Finding(True, f"{count} ranks share {len(cores)} cores on {host}", advice)
+        elif count > 1 and bound and idle >= count:
+            text = f"each rank is bound to one core of {host}, and {idle} are idle"
+            advice = "give each rank its share: mpirun --map-by ppr:N:node:PE=CORES"
+            yield Finding(False, text, advice)
         free = min(seat.free_memory for seat in ranks)
-        if need * len(ranks) > free:
-            text = (
-                f"{len(ranks)} ranks on {host} need up to {_gib(need * len(ranks))}, "
-                f"{_gib(free)} are free"
-            )
+        if need * count > free:
+            text = f"{count} ranks on {host} need up to {_gib(need * count)}, {_gib(free)} are free"
             advice = "use more hosts or fewer ranks per host; gcnmpi plan says how many are enough"
-            found.append(Finding(True, text, advice))
-    return found
+            yield Finding(True, text, advice)
+        if 0 < gpus < count:
+            text = f"{count} ranks share {gpus} GPUs on {host}"
+            yield Finding(False, text, "start one rank for each GPU")
 
 
-def _gpus(seats: Sequence[Seat]) -> list[Finding]:
-    found = []
-    for host, ranks in _by_host(seats).items():
-        count = len(ranks[0].gpus)
-        if 0 < count < len(ranks):
-            text = f"{len(ranks)} ranks share {count} GPUs on {host}"
-            found.append(Finding(False, text, "start one rank for each GPU"))
+def _folder(seats: Sequence[Seat], folder: Path) -> Iterator[Finding]:
+    if blind := sorted({seat.host for seat in seats if not seat.sees_folder}):
+        advice = "put graphs and runs in a folder that all hosts share; --folder names it"
+        yield Finding(True, f"{', '.join(blind)} do not see what is written in {folder}", advice)
+
+
+def _network(seats: Sequence[Seat], links: Sequence[Link]) -> Iterator[Finding]:
     if any(seat.gpus and seat.cuda_aware is False for seat in seats):
         text = "there are GPUs, and this MPI cannot send from their memory"
-        found.append(
-            Finding(False, text, "load a CUDA-aware MPI; messages now go through the host")
-        )
-    return found
-
-
-def _network(links: Sequence[Link]) -> list[Finding]:
+        yield Finding(False, text, "load a CUDA-aware MPI; messages now go through the host")
     between = [link for link in links if link.hosts[0] != link.hosts[1]]
     if not between:
-        return []
-    found = []
+        return
     typical = statistics.median(link.rate for link in between)
     for link in between:
         if link.rate * UNLIKE < typical:
-            text = (
-                f"{link.hosts[0]} to {link.hosts[1]}: {link.rate / 1e6:.0f} MB/s, "
-                f"others {typical / 1e6:.0f}"
-            )
-            found.append(Finding(False, text, "check the cable, and which network it uses"))
+            rates = f"{link.rate / 1e6:.0f} MB/s, others {typical / 1e6:.0f}"
+            text = f"{link.hosts[0]} to {link.hosts[1]}: {rates}"
+            yield Finding(False, text, "check the cable, and which network it uses")
     latency = statistics.median(link.seconds for link in between)
     if latency > SLOW_SECONDS:
         text = f"{latency * 1e6:.0f} µs from host to host: no fast network is used"
         advice = "see docs/cluster.md for how to choose the network of Open MPI and MPICH"
-        found.append(Finding(False, text, advice))
-    return found
+        yield Finding(False, text, advice)
 
 
 def _seat(rank: int, sees_folder: bool) -> Seat:
@@ -289,23 +267,5 @@ def _need(
     return setting.memory(Candidate(config.scheme, {}, parts, partition), size)
 
 
-def _by_host(seats: Sequence[Seat]) -> dict[str, list[Seat]]:
-    hosts: dict[str, list[Seat]] = {}
-    for seat in seats:
-        hosts.setdefault(seat.host, []).append(seat)
-    return hosts
-
-
 def _gib(nbytes: int) -> str:
     return f"{nbytes / 2**30:.3g} GiB"
-
-
-def as_facts(
-    seats: Sequence[Seat], links: Sequence[Link], findings: Sequence[Finding]
-) -> dict[str, Any]:
-    """One JSON object of it all."""
-    return {
-        "ranks": [asdict(seat) for seat in seats],
-        "links": [asdict(link) for link in links],
-        "findings": [asdict(finding) for finding in findings],
-    }

@@ -1,4 +1,4 @@
-"""``gcnmpi submit``: a run on a Slurm cluster, as a batch script in the folder of the run.
+"""``gcnmpi submit``: a run on a Slurm cluster, as a batch script in its folder; and its jobs.
 
 It is one of ``gcnmpi train``, or of a program of the user's, which learns its folder from the
 variable ``GCNMPI_RUN``.
@@ -9,20 +9,18 @@ by a shell as anything but a word.
 
 from __future__ import annotations
 
-import ast
 import hashlib
-import itertools
 import json
 import os
 import re
 import shlex
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
-from gcnmpi.cluster.jobs import in_queue, slurm
 from gcnmpi.mpi.watch import EXIT_REQUEUE
 from gcnmpi.options.config import load_config
 from gcnmpi.options.requests import RUN_VARIABLE
@@ -63,20 +61,17 @@ class Request:
     script: tuple[str, ...] = ()
 
 
-def is_script(path: str) -> bool:
-    """Whether a path is that of a program, and not of a graph, which is a folder."""
-    return path.endswith(".py") or os.path.isfile(path)
+def named_by_script(path: Path, arguments: Sequence[str]) -> tuple[Path | None, str | None] | None:
+    """Graph and partition of a script, if its arguments are a folder and ``--partition NAME``.
 
-
-def graph_and_partition(words: Sequence[str]) -> tuple[Path | None, str | None]:
-    """Graph and partition of a script, if its arguments are a folder and ``--partition NAME``."""
-    graph = next((Path(word) for word in words if _is_graph(word)), None)
-    partition = None
-    for word, after in itertools.zip_longest(words, words[1:]):
-        option, equals, value = word.partition("=")
-        if option == "--partition":
-            partition = value if equals else after
-    return (graph, partition) if graph and partition else (None, None)
+    None of a path that is not that of a program, but of a graph, which is a folder.
+    """
+    if path.suffix != ".py" and not path.is_file():
+        return None
+    words = [part for word in arguments for part in word.split("=", 1)]
+    after = words[words.index("--partition") + 1 :] if "--partition" in words else []
+    graph = next((Path(word) for word in arguments if _is_graph(word)), None)
+    return (graph, after[0]) if graph and after else (None, None)
 
 
 def check(request: Request) -> int:
@@ -171,11 +166,8 @@ def _sbatch(words: Sequence[str]) -> int:
     """Number of the job that sbatch makes; some sites have it print more than that."""
     answer = slurm("sbatch", "--parsable", *words)
     for line in reversed(answer.splitlines()):
-        found = re.fullmatch(r"(\d+)(;\S*)?", line.strip()) or re.fullmatch(
-            r"Submitted batch job (\d+).*", line.strip()
-        )
-        if found:
-            return int(found[1])
+        if found := re.fullmatch(r"(\d+)(;\S*)?|Submitted batch job (\d+).*", line.strip()):
+            return int(found[1] or found[3])
     raise UserError(
         f"sbatch does not say which job it made: {answer.strip()[:200]!r}",
         "if it made one, squeue --me shows it and scancel ends it",
@@ -225,10 +217,10 @@ def _unknown_ranks(request: Request) -> UserError:
 def _check_script(request: Request) -> None:
     """Find what would end the program at its start, as far as that is known without running it."""
     path = Path(request.script[0])
+    with system_errors(f"cannot read {path}"):
+        text = path.read_bytes()
     try:
-        tree = ast.parse(path.read_bytes(), str(path))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
+        compile(text, str(path), "exec")
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         where = f", line {line}" if line else ""
@@ -236,20 +228,9 @@ def _check_script(request: Request) -> None:
             f"{path} is not a program in Python{where}: {getattr(error, 'msg', error)}",
             "submit takes the folder of a graph, or a script that trains in g.run",
         ) from error
-    # A setup file may bring it.
-    if request.setup is None and "torch" in _imported(tree) and find_spec("torch") is None:
+    imports = re.search(rb"^\s*(import|from)\b.*\btorch\b", text, re.M)
+    if request.setup is None and imports and find_spec("torch") is None:  # a setup may bring it
         raise UserError(f"{path} needs PyTorch, which is not installed", installing("torch"))
-
-
-def _imported(tree: ast.Module) -> set[str]:
-    """The parts of the names of modules that a program imports."""
-    names: list[str] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names += [each.name for each in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names += [node.module or "", *(each.name for each in node.names)]
-    return {part for name in names for part in name.split(".")}
 
 
 def _seconds(option: str, text: str) -> int:
@@ -378,3 +359,129 @@ def _template(name: str) -> str:
 def _filled(name: str, **values: object) -> str:
     """A template with its @NAMES@ replaced, all at once: a value is never looked into."""
     return re.sub(r"@([A-Z_]+)@", lambda found: str(values[found[1]]), _template(name))
+
+
+# Of jobs that will do nothing more; in all other states they wait, run, or come to their end.
+ENDED = frozenset({
+    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
+    "PREEMPTED", "REVOKED", "TIMEOUT",
+})  # fmt: skip
+_NEVER = "DependencyNeverSatisfied"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job in Slurm's words."""
+
+    number: int
+    state: str  # "PENDING", "RUNNING", "FAILED" and so on
+    reason: str = ""  # of that state: "Resources", "exit code 127"; empty where there is none
+    script: Path | None = None  # the batch script, of a job in the queue
+
+    @property
+    def ended(self) -> bool:
+        """Whether it neither runs nor will: also one that waits for a job that has failed."""
+        return self.state in ENDED or (self.state == "PENDING" and self.reason == _NEVER)
+
+    def __str__(self) -> str:
+        return f"{self.state} ({self.reason})" if self.reason else self.state
+
+
+def in_queue(folder: Path) -> list[Job]:
+    """This user's jobs that wait or run and whose script lies in a folder, oldest first.
+
+    A UserError if Slurm cannot be asked.
+    """
+    answer = slurm("squeue", "--noheader", f"--user={os.getuid()}", "--format=%i|%T|%r|%o")
+    found = []
+    for line in answer.splitlines():
+        number, state, reason, script = [*line.strip().split("|", 3), "", "", ""][:4]
+        if number.isdecimal() and Path(script).parent == folder.resolve():
+            reason = reason if state == "PENDING" else ""
+            found.append(Job(int(number), state, reason, Path(script)))
+    return sorted(found, key=lambda job: job.number)
+
+
+def ended(number: int) -> Job | None:
+    """A job that has left the queue: of the accounting, or of what Slurm still remembers.
+
+    None where it remembers nothing, which without accounting is the case after some minutes, or
+    where there is no Slurm.
+    """
+    return _accounted(number) or _remembered(number)
+
+
+# Variables of Slurm that say where jobs go, not what a job is.
+_PLACES = frozenset({
+    "SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_JWT",
+    "SBATCH_ACCOUNT", "SBATCH_CLUSTERS", "SBATCH_CONSTRAINT", "SBATCH_PARTITION", "SBATCH_QOS",
+    "SBATCH_RESERVATION", "SBATCH_WCKEY",
+})  # fmt: skip
+
+
+def _environment_of_jobs() -> dict[str, str]:
+    """The variables of this process, but for those that would change what a batch script says.
+
+    sbatch puts ``SBATCH_TIMELIMIT`` before the script's own line, and hands on
+    ``SLURM_MEM_PER_CPU`` and others of the job that this process may be part of.
+    """
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in _PLACES or not name.startswith(("SLURM_", "SBATCH_"))
+    }
+
+
+def slurm(program: str, *words: str) -> str:
+    """The output of a program of Slurm; a UserError if it is not there or refuses."""
+    try:
+        done = subprocess.run(
+            [program, *words], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+            errors="replace", env=_environment_of_jobs(),
+        )  # fmt: skip
+    except FileNotFoundError as error:
+        raise UserError(f"there is no {program} here", "is this a login node of Slurm?") from error
+    except OSError as error:
+        raise UserError(f"{program} cannot be started: {error.strerror}") from error
+    except subprocess.TimeoutExpired as error:
+        raise UserError(f"{program} does not answer") from error
+    if done.returncode:
+        raise UserError(f"{program}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+def _accounted(number: int) -> Job | None:
+    try:
+        answer = slurm(
+            "sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={number}",
+            "--format=State,ExitCode",
+        )  # fmt: skip
+    except UserError:  # not every site keeps accounts
+        return None
+    for line in reversed(answer.splitlines()):
+        state, _, code = line.strip().partition("|")
+        words = state.split()  # "CANCELLED by 1000"
+        if words and words[0].isupper():
+            return Job(number, words[0], " ".join(words[1:]) or _exit_code(code))
+    return None
+
+
+def _remembered(number: int) -> Job | None:
+    try:
+        answer = slurm("scontrol", "show", "job", "--oneliner", str(number))
+    except UserError:
+        return None
+    facts = dict(re.findall(r"\b(JobState|Reason|ExitCode)=(\S+)", answer))
+    if "JobState" not in facts:
+        return None
+    reason = facts.get("Reason", "")
+    known = "" if reason in ("None", "NonZeroExitCode") else reason
+    return Job(number, facts["JobState"], known or _exit_code(facts.get("ExitCode", "")))
+
+
+def _exit_code(text: str) -> str:
+    """Slurm's CODE:SIGNAL, in words."""
+    code, _, signal = text.partition(":")
+    if signal not in ("", "0"):
+        return f"signal {signal}"
+    return "" if code in ("", "0") else f"exit code {code}"

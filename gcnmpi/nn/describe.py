@@ -14,8 +14,8 @@ from gcnmpi.nn.tasks.interface import task_of
 from gcnmpi.options.config import Config, GraphConfig
 from gcnmpi.options.frames import Frames
 from gcnmpi.options.model import MATRICES, NETWORKS, ModelConfig
-from gcnmpi.options.own_code import called, is_own
 from gcnmpi.options.task import ClassOptions, TaskConfig
+from gcnmpi.options.user_network import called, is_user_network
 from partition.errors import UserError
 from partition.graph.aggregation import NORMALIZATIONS
 from partition.graph.graph import ARCS, VERTICES
@@ -59,7 +59,7 @@ def network_of(
         of_step = Frames(0, features, classes) if frames is None else frames.step
         build = partial(build, frames=of_step)
     facts = (features, classes, arcs, on, relations)[: max(2, len(known) - 1)]
-    own = is_own(model.name)
+    own = is_user_network(model.name)
     made = called(model.name, lambda: build(model, *facts)) if own else build(model, *facts)
     if not isinstance(made, Network):
         raise UserError(
@@ -81,7 +81,7 @@ def matrix_of(model: ModelConfig) -> tuple[str, bool] | None:
 
     A UserError if a user's function gives something else.
     """
-    if is_own(model.name):
+    if is_user_network(model.name):
         fixed = getattr(NETWORKS.get(model.name), "matrix", None)
         if fixed is None:
             return None

@@ -15,7 +15,7 @@ from typing import Any
 
 from gcnmpi.layout.place import Incidence, Place, Space
 from gcnmpi.nn.operator import Finish, Operator, Parameter, type_of
-from gcnmpi.options.memory import Residences
+from gcnmpi.options.train import Residences
 from gcnmpi.schemes.operations import SUMS, Operation, Product
 
 INPUT = 0

@@ -18,66 +18,71 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import os
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
-from gcnmpi.options.kernel import AUTO, KERNELS, DeviceOptions, GpuOptions
-from gcnmpi.options.model import (
-    NETWORKS,
-    ConvolutionOptions,
-    HiddenOptions,
-    MatrixOptions,
-    ModelConfig,
-)
-from gcnmpi.options.own_code import is_own, keys_read, pinned
-from gcnmpi.options.scheme import (
-    SCHEMES,
-    ExchangeOptions,
-    PrecisionOptions,
-    RowsOptions,
-    SchemeConfig,
-)
+from gcnmpi.core.precision import EXACT, PRECISIONS
+from gcnmpi.options.kernel import AUTO, KERNELS
+from gcnmpi.options.model import NETWORKS, ConvolutionOptions, HiddenOptions, ModelConfig
+from gcnmpi.options.scheme import ROW_ORDERS, SCHEMES, ExchangeOptions, SchemeConfig
 from gcnmpi.options.settings import (
+    Key,
+    Options,
     checked,
     chosen,
+    in_settings,
     key,
-    plain,
+    keys_of,
+    parsed,
     read_toml,
-    read_value,
     spelled,
-    spelled_in_toml,
-    unknown_key,
 )
 from gcnmpi.options.task import TASKS, ClassOptions, TaskConfig, check_task
 from gcnmpi.options.train import OPTIMIZERS, SCHEDULES, TrainConfig, check_train
+from gcnmpi.options.user_network import is_user_network, keys_read, pinned
 from partition.errors import UserError
+from partition.graph.aggregation import NORMALIZATIONS
 from partition.graph.graph import ARCS, DIRECTIONS
 
 
-@dataclass(frozen=True)
-class GraphConfig(MatrixOptions):
-    """``[graph]``: how the aggregation matrix M is made from the graph."""
+class GraphConfig(Options, section="graph"):
+    """``[graph]``: how the aggregation matrix M is made from the graph.
 
-    direction: str = key(
-        "auto",
-        "whether a vertex sums over arcs that enter it (in) or leave it (out); auto: as imported",
-        choices=("auto", *DIRECTIONS),
-    )
-    feature_norm: str = key(
-        "none", "row: divide each row of features by its sum", choices=("none", "row")
-    )
+    Attributes
+    ----------
+    direction
+        whether a vertex sums over arcs that enter it (in) or leave it (out); auto: as imported
+    feature_norm
+        row: divide each row of features by its sum
+    normalize
+        weights of M: sym: D^-1/2·Ã·D^-1/2, row: the mean over neighbours, none: the sum
+    self_loops
+        put a 1 on the diagonal of A where nothing is there
+    """
+
+    direction: str = key("auto", choices=("auto", *DIRECTIONS))
+    feature_norm: str = key("none", choices=("none", "row"))
+    normalize: str = key("sym", choices=NORMALIZATIONS)
+    self_loops: bool = True
 
 
-@dataclass(frozen=True)
-class LoadingConfig(RowsOptions):
-    """``[loading]``: how the graph is distributed to its owners."""
+class LoadingConfig(Options, section="loading"):
+    """``[loading]``: how the graph is distributed to its owners.
 
-    max_buffer_mb: float = key(
-        64.0, "largest send buffer while the graph is distributed, MiB per rank", positive=True
-    )
+    Attributes
+    ----------
+    max_buffer_mb
+        largest send buffer while the graph is distributed, MiB per rank
+    order
+        order of a rank's rows in memory, docs/performance.md#the-order-of-rows; auto: rcm if
+        neighbours have distant numbers, none in infer
+    """
+
+    max_buffer_mb: float = key(64.0, positive=True)
+    order: str = key("auto", choices=ROW_ORDERS)
 
     @property
     def max_bytes(self) -> float:
@@ -85,42 +90,77 @@ class LoadingConfig(RowsOptions):
         return self.max_buffer_mb * 2**20
 
 
-@dataclass(frozen=True)
-class CommConfig(PrecisionOptions, DeviceOptions):
-    """``[comm]``: time-out of the job, and how messages are sent."""
+class _CommConfig(Options, section="comm"):
+    """``[comm]``: time-out of the job, and how messages are sent.
 
-    timeout: float = key(
-        0.0, "seconds without progress of a rank after which the job is ended; 0: never", low=0
-    )
+    Attributes
+    ----------
+    timeout
+        seconds without progress of a rank after which the job is ended; 0: never
+    precision
+        numbers in messages, docs/schemes.md#precision-of-messages; fp32: as computed, in dtype;
+        others: rounded
+    cuda_aware
+        messages from the memory of the device (yes; the run crashes if MPI does not support it) or
+        through the host (no); auto: yes if the library says so (MPIX_Query_cuda_support of Open
+        MPI), or MPICH_GPU_SUPPORT_ENABLED=1 or MV2_USE_CUDA=1 is set
+    nccl
+        NCCL sums gradients on the devices (yes: an error where ranks share a device, or CuPy has no
+        NCCL) or MPI on the host (no); auto: NCCL where it is possible, with more than one rank;
+        docs/gpu.md#what-is-where
+    """
+
+    timeout: float = key(0.0, low=0)
+    precision: str = key(EXACT, choices=PRECISIONS, needs=("scheme.sparse", True))
+    cuda_aware: str = key("auto", choices=("auto", "yes", "no"))
+    nccl: str = key("auto", choices=("auto", "yes", "no"))
+
+
+class _GpuConfig(Options, section="gpu"):
+    """``[gpu]``: the libraries that compute on devices, and how.
+
+    Attributes
+    ----------
+    spmm
+        sparse products: our own, docs/gpu.md#by-pieces, or cusparse: its deterministic algorithm,
+        for less than 2^31 - 128 entries a rank
+    graph
+        on one rank, an epoch is a CUDA graph (yes), docs/gpu.md#cuda-graphs, or launched kernel by
+        kernel (no); auto: where it can be one
+    """
+
+    spmm: str = key("own", choices=("own", "cusparse"))
+    graph: str = key("no", choices=("no", "auto", "yes"))
 
 
 @dataclass(frozen=True)
 class Config:
-    """The whole configuration; the top-level keys are not in any table."""
+    """The whole configuration; the top-level keys are not in any table.
 
-    kernel: str = key(
-        AUTO,
-        "local arithmetic: native (compiled), graphblas, scipy (the reference, one thread) or "
-        "cupy (a GPU a rank, docs/gpu.md); auto: native where it was built, with OpenMP for "
-        "several threads, else graphblas, or scipy without it",
-        choices=KERNELS,
-        also=(AUTO,),
-    )
-    dtype: str = key("float32", "floating-point type", choices=("float32", "float64"))
-    threads: int = key(
-        0,
-        "threads per rank; 0: its share of the cores that it may run on, at most its share of "
-        "the quotas of control groups and SLURM_CPUS_PER_TASK",
-        low=0,
-    )
+    Attributes
+    ----------
+    kernel
+        local arithmetic: native (compiled), graphblas, scipy (the reference, one thread) or cupy (a
+        GPU a rank, docs/gpu.md); auto: native where it was built, with OpenMP for several threads,
+        else graphblas, or scipy without it
+    dtype
+        floating-point type
+    threads
+        threads per rank; 0: its share of the cores that it may run on, at most its share of the
+        quotas of control groups and SLURM_CPUS_PER_TASK
+    """
+
+    kernel: str = key(AUTO, choices=KERNELS, also=(AUTO,))
+    dtype: str = key("float32", choices=("float32", "float64"))
+    threads: int = key(0, low=0)
     graph: GraphConfig = field(default_factory=GraphConfig)
     model: ModelConfig = field(default_factory=ConvolutionOptions)
     task: TaskConfig = field(default_factory=ClassOptions)
     train: TrainConfig = field(default_factory=TrainConfig)
     scheme: SchemeConfig = field(default_factory=ExchangeOptions)
     loading: LoadingConfig = field(default_factory=LoadingConfig)
-    comm: CommConfig = field(default_factory=CommConfig)
-    gpu: GpuOptions = field(default_factory=GpuOptions)
+    comm: _CommConfig = field(default_factory=_CommConfig)
+    gpu: _GpuConfig = field(default_factory=_GpuConfig)
 
 
 # The keys that choose an entry of a registry.
@@ -191,10 +231,9 @@ def read_config(
             if section in table:
                 raise UserError(f"{path} and {network} both have a table [{section}]")
         table |= described
-    given = _read_table(table)
-    given |= _read_settings(settings) | _read_settings(over) | _read(values or {})
-    config = _completed(_made(_read(under or {}) | given))
-    if is_own(config.model.name):
+    given = _read_table(table) | _read_settings(settings) | _read_settings(over) | _read(values)
+    config = _completed(_made(_read(under) | given))
+    if is_user_network(config.model.name):
         model = dataclasses.replace(config.model, name=pinned(config.model.name))
         config = dataclasses.replace(config, model=model)
     _check_owners(given, config, list(schemes))
@@ -215,12 +254,6 @@ def from_table(table: Mapping[str, object]) -> Config:
     return _completed(_made(_read_table(table)))
 
 
-def keys() -> Iterator[tuple[str, object, str]]:
-    """Every key with its default and its meaning, for help texts and documentation."""
-    for name, entry, _ in key_fields():
-        yield name, entry.default, meaning_of(entry)
-
-
 def readers(name: str) -> str:
     """The entries that read a key, where not all of its registry do.
 
@@ -232,140 +265,64 @@ def readers(name: str) -> str:
     others = [entry for entry in registry if entry not in owners]
     few = owners and 2 * len(others) < len(owners)
     which = f"all but {', '.join(others)}" if few else ", ".join(owners)
-    other, value = _entries()[name][0].metadata["needs"] or ("", None)
-    return which + (f" with {other} = {spelled_in_toml(value)}" if other else "")
+    other, value = keys()[name].limits.get("needs", ("", None))
+    return which + (f" with {other} = {json.dumps(value)}" if other else "")
 
 
 def value_of(config: Config, name: str) -> Any:
     """The value of a key, given its full name; its default where the chosen entry has no such."""
     section, _, last = name.rpartition(".")
     found = getattr(config, section) if section else config
-    return getattr(found, last) if hasattr(found, last) else _entries()[name][0].default
+    return getattr(found, last) if hasattr(found, last) else keys()[name].default
 
 
 def table_of(config: Config) -> dict[str, Any]:
     """The values of all keys, those of a section in a table: what records keep."""
     table: dict[str, Any] = {}
-    for name, _, _ in key_fields():
+    for name in keys():
         section, _, last = name.rpartition(".")
         (table.setdefault(section, {}) if section else table)[last] = value_of(config, name)
     return table
 
 
-# Classes say the same whenever they are asked, and every run asks some hundred times.
-_hints = functools.cache(get_type_hints)
-
-
 @functools.cache
-def key_fields() -> tuple[tuple[str, dataclasses.Field, Any], ...]:
-    """Full name, field and type of every key."""
-    found = [(entry.name, entry, hint) for entry, hint in _fields(Config) if entry.metadata]
-    for section in _sections():
-        found += [
-            (f"{section}.{entry.name}", entry, hint) for entry, hint in section_fields(section)
-        ]
-    return tuple(found)
-
-
-@functools.cache
-def section_fields(section: str) -> tuple[tuple[dataclasses.Field, Any], ...]:
-    """The keys of a section and their types: its own, those of its bases, those of entries."""
-    base = _sections()[section]
-    kinds = [base]
-    if registry := SELECTORS.get(f"{section}.name"):
-        every = (kind for name in registry for kind in registry.kinds(name))
-        kinds += [kind for kind in every if kind.section == section]
-    found = {entry.name: (entry, hint) for kind in kinds for entry, hint in _fields(kind)}
-    names = [name for cls in base.__mro__ for name in vars(cls).get("__annotations__", ())]
-    return tuple(found[name] for name in dict.fromkeys([*names, *found]) if name in found)
-
-
-def _fields(kind: type) -> list[tuple[dataclasses.Field, Any]]:
-    return [(entry, _hints(kind)[entry.name]) for entry in dataclasses.fields(kind)]
-
-
-@functools.cache
-def _sections() -> Mapping[str, type]:
-    """The class of each section: of one that chooses an entry, what all entries have."""
-    return {entry.name: hint for entry, hint in _fields(Config) if not entry.metadata}
-
-
-@functools.cache
-def _entries() -> Mapping[str, tuple[dataclasses.Field, Any]]:
-    return {name: (entry, hint) for name, entry, hint in key_fields()}
-
-
-def meaning_of(entry: dataclasses.Field) -> str:
-    """The text of a key, with the choices that it does not name, and the largest number."""
-    text, most = entry.metadata["doc"], entry.metadata["most"]
-    choices = [*entry.metadata["also"], *entry.metadata["choices"]]
-    named = set(re.findall(r"[\w@]+", text))
-    text += "" if named.issuperset(choices) else f" ({', '.join(choices)})"
-    return text + (f"; at most {most}" if most else "")
-
-
-def _read_settings(settings: Iterable[str]) -> dict[str, object]:
-    """Full name → checked value of each ``key=value``."""
-    entries = _entries()
-    values: dict[str, object] = {}
-    for setting in settings:
-        name, equals, text = (part.strip() for part in setting.partition("="))
-        if not equals:
-            raise UserError(f"--set {setting!r} is not of the form key=value", _such_as(name))
-        if name in _sections():
-            raise UserError(f"{name} is a table of keys, not a value", _such_as(name))
-        if name not in entries:
-            raise unknown_key(name, entries)
-        if name in values:
-            raise UserError(f"--set {name} is given twice", "give each key once")
-        entry, hint = entries[name]
-        try:
-            values[name] = checked(name, read_value(text, hint), hint, entry.metadata)
-        except UserError as error:
-            raise UserError(error.message, error.hint or _such_as(name)) from None
-    return values
-
-
-def _read(values: Mapping[str, object]) -> dict[str, object]:
-    """Values that a program gives, as the configuration has them."""
-    entries = _entries()
-    found = {}
-    for name, value in values.items():
-        if name not in entries:
-            raise unknown_key(name, entries)
-        entry, hint = entries[name]
-        found[name] = checked(name, plain(value), hint, entry.metadata)
+def keys() -> Mapping[str, Key]:
+    """Every key by its full name: those of a section, then those of entries."""
+    found = dict(keys_of(Config))
+    for section, base in _sections().items():
+        registry = SELECTORS.get(f"{section}.name")
+        every = [] if registry is None else [kind for n in registry for kind in registry.kinds(n)]
+        for kind in (base, *(kind for kind in every if not isinstance(kind, str))):
+            found = {**found, **keys_of(kind, section), **found}
     return found
 
 
-def _read_table(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """Full name → checked value of each key in nested tables."""
-    entries = _entries()
-    values: dict[str, object] = {}
-    for last, value in table.items():
-        name = prefix + last
-        if name in _sections():
-            if not isinstance(value, Mapping):
-                raise UserError(f"{name} is a table of keys, not a value", f"[{name}]")
-            values |= _read_table(value, f"{name}.")
-            continue
-        if name not in entries or "." in last:
-            raise unknown_key(name, entries)
-        entry, hint = entries[name]
-        try:
-            values[name] = checked(name, value, hint, entry.metadata)
-        except UserError as error:
-            example = f"such as {last} = {spelled_in_toml(entry.metadata['example'])}"
-            raise UserError(error.message, error.hint or example) from None
-    return values
+@functools.cache
+def _sections() -> Mapping[str, Any]:
+    """The class of each section: of one that chooses an entry, what all entries have."""
+    hints = get_type_hints(Config)
+    return {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
 
 
-def _such_as(name: str) -> str:
-    """How the key is given, or the first key of the section, or any."""
-    entries = _entries()
-    fitting = [key for key in entries if key == name or key.startswith(f"{name}.")]
-    key = fitting[0] if fitting else "train.epochs"
-    return f"such as --set {key}={spelled(entries[key][0].metadata['example'])}"
+def _read_settings(settings: Iterable[str]) -> dict[str, Any]:
+    return checked(keys(), parsed(keys(), settings), in_settings)
+
+
+def _read(values: Mapping[str, object] | None) -> dict[str, Any]:
+    return checked(keys(), (values or {}).items(), lambda key: None)
+
+
+def _read_table(table: Mapping[str, object]) -> dict[str, Any]:
+    def in_file(key: Key) -> str:
+        return f"such as {key.name.rpartition('.')[2]} = {json.dumps(key.example)}"
+
+    flat: list[tuple[str, object]] = []
+    for name, value in table.items():
+        if name in _sections() and isinstance(value, Mapping):
+            flat += [(f"{name}.{last}", one) for last, one in value.items()]
+        else:
+            flat.append((name, value))
+    return checked(keys(), flat, in_file)
 
 
 def _made(values: Mapping[str, Any]) -> Config:
@@ -405,27 +362,24 @@ def _completed(config: Config) -> Config:
     return dataclasses.replace(config, model=dataclasses.replace(model, hidden=hidden))
 
 
-def _check_owners(given: Iterable[str], config: Config, schemes: list[str]) -> None:
+def _check_owners(given: Collection[str], config: Config, schemes: list[str]) -> None:
     """Refuse keys that were given and that what is chosen does not read."""
-    entries = _entries()
     for selector, registry in SELECTORS.items():
         several = schemes if selector == "scheme.name" else []
-        chosen = several or [value_of(config, selector)]
-        if is_own(chosen[0]):
+        taken = several or [value_of(config, selector)]
+        if is_user_network(taken[0]):
             _check_read(given, config)
             continue
         for name in given:
             owners = registry.owners(name)
-            if not owners:
-                continue
-            if not set(owners) & set(chosen):
+            if owners and not set(owners) & set(taken):
                 raise UserError(
                     f"{name} is an option of {_any_of(registry.kind, owners)}, "
-                    f"not of {_any_of(registry.kind, chosen)}",
+                    f"not of {_any_of(registry.kind, taken)}",
                     f"--set {selector}={owners[0]}, or leave {name} out",
                 )
-            other, value = entries[name][0].metadata["needs"] or ("", None)
-            reads = not several and chosen[0] in registry.owners(other)
+            other, value = keys()[name].limits.get("needs", ("", None))
+            reads = owners and not several and taken[0] in registry.owners(other)
             if reads and value_of(config, other) != value:
                 raise UserError(
                     f"{name} has no effect with {other} = {spelled(value_of(config, other))}",
@@ -434,7 +388,7 @@ def _check_owners(given: Iterable[str], config: Config, schemes: list[str]) -> N
 
 
 def _check_read(given: Iterable[str], config: Config) -> None:
-    """Refuse keys that were given and that a network of one's own does not read."""
+    """Refuse keys that were given and that a network of the user's does not read."""
     read = keys_read(config.model.name, config.model)
     for name in sorted(name for name in given if NETWORKS.owners(name)):
         if read is not None and name not in read:

@@ -1,48 +1,7 @@
 """Local arithmetic: sparse × dense products and everything dense. One file a kernel."""
 
-from gcnmpi.options.settings import key, options_of
 from partition.errors import UserError
 from partition.registry import Registry
-
-
-@options_of("comm")
-class DeviceOptions:
-    """How arrays of devices travel."""
-
-    cuda_aware: str = key(
-        "auto",
-        "messages from the memory of the device (yes; the run crashes if MPI does not support "
-        "it) or through the host (no); auto: yes if the library says so "
-        "(MPIX_Query_cuda_support of Open MPI), or MPICH_GPU_SUPPORT_ENABLED=1 or "
-        "MV2_USE_CUDA=1 is set",
-        choices=("auto", "yes", "no"),
-    )
-    nccl: str = key(
-        "auto",
-        "NCCL sums gradients on the devices (yes: an error where ranks share a device, or CuPy "
-        "has no NCCL) or MPI on the host (no); auto: NCCL where it is possible, with more than "
-        "one rank; docs/gpu.md#what-is-where",
-        choices=("auto", "yes", "no"),
-    )
-
-
-@options_of("gpu")
-class GpuOptions:
-    """``[gpu]``: the libraries that compute on devices, and how."""
-
-    spmm: str = key(
-        "own",
-        "sparse products: our own, docs/gpu.md#by-pieces, or cusparse: its deterministic "
-        "algorithm, for less than 2^31 - 128 entries a rank",
-        choices=("own", "cusparse"),
-    )
-    graph: str = key(
-        "no",
-        "on one rank, an epoch is a CUDA graph (yes), docs/gpu.md#cuda-graphs, or launched "
-        "kernel by kernel (no); auto: where it can be one",
-        choices=("no", "auto", "yes"),
-    )
-
 
 KERNELS = Registry(
     "kernel",
@@ -53,7 +12,7 @@ KERNELS = Registry(
         "scipy": "gcnmpi.kernels.host.scipy_:SciPyKernel",
     },
     extras={"cupy": "cuda"},
-    options={"cupy": (DeviceOptions, GpuOptions)},
+    options={"cupy": ("comm.cuda_aware", "comm.nccl", "gpu.spmm", "gpu.graph")},
 )
 AUTO = "auto"
 SCALES = ("native",)  # multiply with patterns, and numbers of rows in place of values

@@ -5,8 +5,6 @@ fields and their texts, the function of Python has arguments of the same names, 
 out takes the dataclass.
 """
 
-from __future__ import annotations
-
 import datetime
 import os
 from collections.abc import Collection, Iterable, Mapping
@@ -107,7 +105,7 @@ class Request:
     @property
     def files(self) -> dict[str, Path | None]:
         """The files and folders that it names, by option: each is another one."""
-        values = {option_of(name): value for name, value in self.words.items()}
+        values = {_option_of(name): value for name, value in self.words.items()}
         found = {name: path for name, path in values.items() if isinstance(path, Path)}
         return {"GRAPH": self.graph, "--config": self.config_file, **found}
 
@@ -307,7 +305,7 @@ class ScoreRequest(InferRequest):
         of_others = ("vertices", "with_arcs", "relation") if self.top is None else ("columns", "of")
         for name in of_others:
             if getattr(self, name):
-                raise UserError(f"{option_of(name)} is for --{'pairs' if self.top else 'top'}")
+                raise UserError(f"{_option_of(name)} is for --{'pairs' if self.top else 'top'}")
         super().__post_init__()
 
     @property
@@ -318,11 +316,11 @@ class ScoreRequest(InferRequest):
     @property
     def files(self) -> dict[str, Path | None]:
         """Also those that may be words of another meaning."""
-        named = {option_of(name): getattr(self, name) for name in ("pairs", "vertices")}
+        named = {_option_of(name): getattr(self, name) for name in ("pairs", "vertices")}
         return super().files | {name: Path(v) for name, v in named.items() if isinstance(v, str)}
 
 
-def option_of(name: str) -> str:
+def _option_of(name: str) -> str:
     """A field as the command spells it."""
     return f"--{name.replace('_', '-')}"
 

@@ -3,8 +3,7 @@
 And the options that they own, the transports of those that exchange rows, and orders of rows.
 """
 
-from gcnmpi.core.precision import EXACT, PRECISIONS
-from gcnmpi.options.settings import key, options_of
+from gcnmpi.options.settings import Options, key
 from partition.registry import Registry
 
 SCHEMES = Registry(
@@ -44,142 +43,126 @@ ROW_ORDERS = Registry(
 )
 
 
-@options_of("loading")
-class RowsOptions:
-    """Of schemes whose ranks keep rows whole."""
-
-    order: str = key(
-        "auto",
-        "order of a rank's rows in memory, docs/performance.md#the-order-of-rows; auto: rcm if "
-        "neighbours have distant numbers, none in infer",
-        choices=ROW_ORDERS,
-    )
-
-
 _SPARSE = ("scheme.sparse", True)
 
 
-@options_of("comm")
-class PrecisionOptions:
-    """Of schemes that send the rows that are needed: their messages."""
+class SchemeConfig(Options, section="scheme", of_all=True):
+    """``[scheme]``: the distributed algorithm. Each has a class below, which adds its options.
 
-    precision: str = key(
-        EXACT,
-        "numbers in messages, docs/schemes.md#precision-of-messages; fp32: as computed, in "
-        "dtype; others: rounded",
-        choices=PRECISIONS,
-        needs=_SPARSE,
-    )
+    Attributes
+    ----------
+    name
+        distributed algorithm, docs/schemes.md
+    machine
+        file of 'gcnmpi calibrate', or a published machine (docs/scale.md#published-machines), for
+        the cost model; empty: default constants
+    """
 
-
-@options_of("scheme", of_all=True)
-class SchemeConfig:
-    """``[scheme]``: the distributed algorithm. Each has a class below, which adds its options."""
-
-    name: str = key("p2p", "distributed algorithm, docs/schemes.md", choices=SCHEMES)
-    machine: str = key(
-        "",
-        "file of 'gcnmpi calibrate', or a published machine "
-        "(docs/scale.md#published-machines), for the cost model; empty: default constants",
-        example="machine.json",
-    )
+    name: str = key("p2p", choices=SCHEMES)
+    machine: str = key("", example="machine.json")
 
 
-@options_of("scheme")
 class ExchangeOptions(SchemeConfig):
-    """Of schemes that send the rows that are needed."""
+    """Of schemes that send the rows that are needed.
 
-    backward: str = key(
-        "auto",
-        "exchange of the backward pass; auto: expand where the pattern is symmetric, else fold",
-        choices=("auto", "expand", "fold"),
-        needs=_SPARSE,
-    )
-    exchange: str = key(
-        "auto",
-        "what is sent: rows of neighbours; mixed: rows or partial sums, "
-        "docs/schemes.md#the-mixed-exchange; auto: the shorter epoch by the cost model",
-        choices=("auto", "rows", "mixed"),
-        needs=_SPARSE,
-    )
-    transport: str = key(
-        "persistent",
-        "what carries the rows, docs/schemes.md#transports",
-        choices=TRANSPORTS,
-        needs=_SPARSE,
-    )
-    progress_chunks: int = key(
-        4,
-        "row blocks of the own product, between which MPI is called so that messages progress",
-        low=1,
-        needs=_SPARSE,
-    )
+    Attributes
+    ----------
+    backward
+        exchange of the backward pass; auto: expand where the pattern is symmetric, else fold
+    exchange
+        what is sent: rows of neighbours; mixed: rows or partial sums,
+        docs/schemes.md#the-mixed-exchange; auto: the shorter epoch by the cost model
+    transport
+        what carries the rows, docs/schemes.md#transports
+    progress_chunks
+        row blocks of the own product, between which MPI is called so that messages progress
+    """
+
+    backward: str = key("auto", choices=("auto", "expand", "fold"), needs=_SPARSE)
+    exchange: str = key("auto", choices=("auto", "rows", "mixed"), needs=_SPARSE)
+    transport: str = key("persistent", choices=TRANSPORTS, needs=_SPARSE)
+    progress_chunks: int = key(4, low=1, needs=_SPARSE)
 
 
-@options_of("scheme")
 class OverlapOptions(SchemeConfig):
-    """Of schemes that broadcast blocks of rows."""
+    """Of schemes that broadcast blocks of rows.
 
-    overlap: bool = key(
-        True,
-        "receive a block while the previous one is multiplied",
-        needs=("scheme.sparse", False),
-    )
+    Attributes
+    ----------
+    overlap
+        receive a block while the previous one is multiplied
+    """
+
+    overlap: bool = key(True, needs=("scheme.sparse", False))
 
 
-@options_of("scheme")
 class ReplicatedOptions(OverlapOptions, ExchangeOptions):
-    """Of the scheme whose ranks hold copies of parts."""
+    """Of the scheme whose ranks hold copies of parts.
 
-    replication: int = key(2, "copies of each part", low=1)
-    sparse: bool = key(True, "send only the rows that are needed")
+    Attributes
+    ----------
+    replication
+        copies of each part
+    sparse
+        send only the rows that are needed
+    """
+
+    replication: int = key(2, low=1)
+    sparse: bool = True
 
 
-@options_of("scheme")
 class GridOptions(SchemeConfig):
-    """Of schemes whose ranks form a grid."""
+    """Of schemes whose ranks form a grid.
 
-    grid: str = key(
-        "auto",
-        "ranks along the axes, such as 4x2 or 2x2x2; auto: the fastest by the cost model",
-        example="2x2",
-        joined="x",
-    )
-    permutation: str = key(
-        "auto",
-        "order of the vertices where there is no partition; single: random; double: random, "
-        "and another one for columns (tensor3d)",
-        choices=("auto", "none", "single", "double"),
-    )
+    Attributes
+    ----------
+    grid
+        ranks along the axes, such as 4x2 or 2x2x2; auto: the fastest by the cost model
+    permutation
+        order of the vertices where there is no partition; single: random; double: random, and
+        another one for columns (tensor3d)
+    """
+
+    grid: str = key("auto", example="2x2", joined="x")
+    permutation: str = key("auto", choices=("auto", "none", "single", "double"))
 
 
-@options_of("scheme")
 class SummaOptions(GridOptions):
-    """Of schemes that broadcast panels of a tile."""
+    """Of schemes that broadcast panels of a tile.
 
-    block: int = key(0, "columns of a dense matrix in one broadcast; 0: all", low=0)
+    Attributes
+    ----------
+    block
+        columns of a dense matrix in one broadcast; 0: all
+    """
+
+    block: int = key(0, low=0)
 
 
-@options_of("scheme")
 class Tensor3DOptions(GridOptions):
-    """Of tensor parallelism on three axes."""
+    """Of tensor parallelism on three axes.
 
-    chunks: int = key(
-        1,
-        "row blocks of a product; the sum of one over ranks overlaps with the product of the next",
-        low=1,
-    )
-    transpose_grad: bool = key(False, "compute the weight gradient as (Gᵀ·T)ᵀ, not Tᵀ·G")
+    Attributes
+    ----------
+    chunks
+        row blocks of a product; the sum of one over ranks overlaps with the product of the next
+    transpose_grad
+        compute the weight gradient as (Gᵀ·T)ᵀ, not Tᵀ·G
+    """
+
+    chunks: int = key(1, low=1)
+    transpose_grad: bool = False
 
 
+_ORDER, _PRECISION = "loading.order", "comm.precision"
 SCHEMES.options.update(
-    p2p=(RowsOptions, ExchangeOptions, PrecisionOptions),
-    bcast=(RowsOptions, OverlapOptions),
-    replicated=(RowsOptions, ReplicatedOptions, PrecisionOptions),
+    p2p=(_ORDER, ExchangeOptions, _PRECISION),
+    bcast=(_ORDER, OverlapOptions),
+    replicated=(_ORDER, ReplicatedOptions, _PRECISION),
     summa=(SummaOptions,),
     split3d=(SummaOptions,),
     tensor3d=(Tensor3DOptions,),
-    columns=(RowsOptions, SchemeConfig),
+    columns=(_ORDER, SchemeConfig),
 )
 
 

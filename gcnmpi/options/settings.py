@@ -5,17 +5,29 @@ The configuration itself, its keys and what they may be, is in :mod:`gcnmpi.opti
 
 from __future__ import annotations
 
-import json
+import contextlib
+import functools
 import math
 import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar, dataclass_transform, get_args, get_origin
+from typing import (
+    Any,
+    ClassVar,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
+from partition.commands import described
 from partition.errors import UserError, meant_keys, nearest, unknown_name
 from partition.registry import Registry
 
@@ -25,35 +37,22 @@ FOLDERS = ("tuned", "links")  # of configurations that come along
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Several:
-    """The choices of a key that takes one name or several: "mean+max"."""
-
-    names: tuple[str, ...]
-
-    def __contains__(self, value: object) -> bool:
-        several = str(value).split("+")
-        return set(several) <= {*self.names} and len(set(several)) == len(several)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
-
-
 @dataclass_transform(kw_only_default=True, frozen_default=True)
-def options_of(section: str, of_all: bool = False) -> Callable[[type[T]], type[T]]:
-    """Make a class a frozen dataclass of keys of a section, which the tables of entries name.
+class Options:
+    """Keys of a section, which the table of an entry names: its classes are frozen dataclasses.
 
     Keys ``of_all`` entries stand in a class from which those of the entries inherit.
     """
 
-    def made(options: type[T]) -> type[T]:
-        found: Any = dataclass(frozen=True, kw_only=True)(options)
-        found.section = section
-        if of_all or not hasattr(found, "of_all"):
-            found.of_all = {entry.name for entry in fields(found)} if of_all else set()
-        return found
+    section: ClassVar[str]
+    of_all: ClassVar[frozenset[str]] = frozenset()
 
-    return made
+    def __init_subclass__(cls, section: str = "", of_all: bool = False) -> None:
+        made: Any = dataclass(frozen=True, kw_only=True)(cls)
+        if section:
+            made.section = section
+        if of_all:
+            made.of_all = frozenset(entry.name for entry in fields(made))
 
 
 def chosen(section: type[T], registry: Registry, values: Mapping[str, Any]) -> T:
@@ -62,66 +61,186 @@ def chosen(section: type[T], registry: Registry, values: Mapping[str, Any]) -> T
     Values that are no options of that entry are left out.
     """
     name = values.get("name", section.name)  # type: ignore[attr-defined]
-    kind: Any = next((kind for kind in registry.kinds(name) if issubclass(kind, section)), section)
+    kinds = (kind for kind in registry.kinds(name) if not isinstance(kind, str))
+    kind: Any = next((kind for kind in kinds if issubclass(kind, section)), section)
     known = {entry.name for entry in fields(kind)}
     return kind(**{name: value for name, value in values.items() if name in known})
 
 
-def key(
-    default: object,
-    doc: str,
-    *,
-    choices: Iterable[str] = (),
-    also: tuple[str, ...] = (),
-    low: float | None = None,
-    below: float | None = None,
-    most: int | None = None,
-    positive: bool = False,
-    example: object = None,
-    joined: str = "",
-    needs: tuple[str, object] | None = None,
-) -> Any:
-    """A configuration key: default, one-line meaning and the values it may take.
+class Limits(TypedDict, total=False):
+    """The values that a key may take.
 
-    ``example`` is shown where a value is refused, in place of the default; the numbers of a list
-    are ``joined`` to the string that is meant; ``most`` is the largest number, or the length of the
-    longest list; ``needs`` is the value of another key without which
-    this one has no effect, wherever the scheme has that one.
+    Attributes
+    ----------
+    choices, also, several
+        Names; those of a registry, to which more may be added later, and further ones; whether
+        several may be given, as "mean+max".
+    low, below, most, positive
+        Bounds of a number; ``most`` is the length of the longest list, too.
+    joined
+        The numbers of a list are joined by it to the string that is meant.
+    example
+        Shown where a value is refused, in place of the default.
+    needs
+        The value of another key without which this one has no effect, wherever that one is read.
     """
-    metadata = {
-        "doc": doc,
-        "choices": choices,  # a registry stays one: what is added to it later counts
-        "also": also,  # further choices
-        "low": low,
-        "below": below,
-        "most": most,
-        "positive": positive,
-        "example": default if example is None else example,
-        "joined": joined,
-        "needs": needs,
-    }
-    return field(default=default, metadata=metadata)
+
+    choices: Iterable[str]
+    also: tuple[str, ...]
+    several: bool
+    low: float
+    below: float
+    most: int
+    positive: bool
+    joined: str
+    example: object
+    needs: tuple[str, object]
 
 
-def read_value(text: str, hint: object) -> object:
+def key(default: object, **limits: Unpack[Limits]) -> Any:
+    """A field of options whose value has limits; the docstring of its class says what it means."""
+    return field(default=default, metadata=limits)
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of the configuration, or an option of a method, by its full name."""
+
+    name: str
+    default: Any
+    hint: Any
+    limits: Mapping[str, Any]  # see Limits
+    kind: type  # the dataclass that has it
+
+    @property
+    def example(self) -> Any:
+        """A value to be shown."""
+        return self.limits.get("example", self.default)
+
+    @property
+    def choices(self) -> list[str]:
+        """The names that it takes; a registry may take more than it lists."""
+        return [*self.limits.get("also", ()), *self.limits.get("choices", ())]
+
+    @property
+    def meaning(self) -> str:
+        """Its text, with the choices that it does not name, and the largest number."""
+        text, most = described(self.kind)[self.name.rpartition(".")[2]][1], self.limits.get("most")
+        named = set(re.findall(r"[\w@]+", text))
+        text += "" if named.issuperset(self.choices) else f" ({', '.join(self.choices)})"
+        return text + (f"; at most {most}" if most else "")
+
+    def check(self, value: Any) -> Any:
+        """The value as it is kept; a UserError unless it is of the type and within the limits."""
+        if get_origin(self.hint) is not tuple:
+            return self._check_one(value, self.hint)
+        items = value if isinstance(value, list | tuple) else [value]
+        most = self.limits.get("most")
+        if most is not None and len(items) > most:
+            raise UserError(f"{self.name} has at most {most} items, not {len(items)}")
+        return tuple(self._check_one(item, get_args(self.hint)[0], most=math.inf) for item in items)
+
+    def _check_one(self, value: Any, hint: type, **other: Any) -> Any:
+        limits: dict[str, Any] = {**self.limits, **other}
+        if "joined" in limits and isinstance(value, list):
+            value = limits["joined"].join(map(str, value))
+        if "joined" in limits and isinstance(value, str):
+            value = "".join(value.lower().split())
+        if hint is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value) if abs(value) < 2**1023 else math.inf
+        if hint is int and isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+            value = int(value)  # 1e3
+        kind = type(value)
+        if kind is not hint:
+            raise UserError(f"{self.name} takes {_TYPE_NAMES[hint]}, not {value!r}")
+        words = value.split("+") if limits.get("several") else [value]
+        # A registry may take more names than it lists.
+        known = (word in self.choices or word in limits["choices"] for word in words)
+        if self.choices and (len(set(words)) < len(words) or not all(known)):
+            raise unknown_name(self.name, value, self.choices)
+        if hint is float and not math.isfinite(value):
+            raise UserError(f"{self.name} takes a finite number, not {value}")
+        if hint is int or hint is float:
+            low, most = limits.get("low", -math.inf), limits.get("most", math.inf)
+            below = limits.get("below", INTEGERS if hint is int else math.inf)
+            for fits, says in (
+                (value >= low, f"is at least {low}"),
+                (value < below, f"is below {below}"),
+                (value <= most, f"is at most {most}"),
+                (value > 0 or not limits.get("positive"), "is more than 0"),
+            ):
+                if not fits:
+                    raise UserError(f"{self.name} {says}, not {_shown(value)}")
+        return value
+
+
+@functools.cache
+def keys_of(kind: Any, section: str = "") -> Mapping[str, Key]:
+    """The keys of a dataclass by their full names."""
+    hints, found = get_type_hints(kind), {}
+    for entry in fields(kind):
+        name, hint = f"{section}.{entry.name}" if section else entry.name, hints[entry.name]
+        if not is_dataclass(hint):
+            found[name] = Key(name, entry.default, hint, entry.metadata, kind)
+    return found
+
+
+def checked(
+    known: Mapping[str, Key],
+    values: Iterable[tuple[str, object]],
+    such_as: Callable[[Key], str | None],
+) -> dict[str, Any]:
+    """Checked values by full names; a UserError shows how a key is given, with ``such_as``."""
+    found: dict[str, Any] = {}
+    for name, value in values:
+        if name not in known:
+            raise _unknown_key(name, known)
+        if name in found:
+            raise UserError(f"--set {name} is given twice", "give each key once")
+        try:
+            # A program may give values of NumPy.
+            found[name] = known[name].check(value.tolist() if hasattr(value, "tolist") else value)
+        except UserError as error:
+            raise UserError(error.message, error.hint or such_as(known[name])) from None
+    return found
+
+
+def in_settings(known: Key) -> str:
+    """How a key is given on a command line."""
+    return f"such as --set {known.name}={spelled(known.example)}"
+
+
+def parsed(known: Mapping[str, Key], settings: Iterable[str]) -> Iterator[tuple[str, object]]:
+    """Names and values of ``key=value``; the text is the value of a key that is not known."""
+    for setting in settings:
+        name, equals, text = (part.strip() for part in setting.partition("="))
+        if not equals:
+            near = [key for key in known if key == name or key.startswith(f"{name}.")]
+            hint = in_settings(known[(*near, "train.epochs", *known)[0]])
+            raise UserError(f"--set {setting!r} is not of the form key=value", hint)
+        yield name, _read_value(text, known[name].hint) if name in known else text
+
+
+def _read_value(text: str, hint: object) -> object:
     """The value of type ``hint`` that a text stands for; the text itself if it stands for none.
 
     Values are TOML; strings need no quotes, lists no brackets, and numbers may be spelled as in
     Python.
 
-    >>> read_value("64,32", tuple[int, ...]), read_value("2x2", str), read_value(".5", float)
+    >>> _read_value("64,32", tuple[int, ...]), _read_value("2x2", str), _read_value(".5", float)
     ([64, 32], '2x2', 0.5)
     """
-    value = _toml(text)
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
+        value = text
     if get_origin(hint) is tuple and not isinstance(value, list):
-        return [read_value(word.strip(), get_args(hint)[0]) for word in text.split(",")]
+        return [_read_value(word.strip(), get_args(hint)[0]) for word in text.split(",")]
     if hint is str and not isinstance(value, str | list):
         return text  # a name that looks like a number or a date is a name
     if hint is float and isinstance(value, str):
-        try:
+        with contextlib.suppress(ValueError):
             return float(value)
-        except ValueError:
-            return text
     if hint is bool and text.lower() in ("true", "false"):
         return text.lower() == "true"
     return value
@@ -136,67 +255,6 @@ def spelled(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(map(spelled, value)) or "[]"
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def spelled_in_toml(value: object) -> str:
-    """A value as a TOML file has it: strings, numbers and lists are as in JSON."""
-    return json.dumps(value)
-
-
-def checked(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> Any:
-    """A value of the type that is wanted and within its limits.
-
-    Parameters
-    ----------
-    name : str
-        Full name of the key, for messages.
-    hint : type
-        What is wanted: str, int, float, bool or a tuple of these.
-    limits : mapping
-        As :func:`key` makes it.
-
-    Raises
-    ------
-    UserError
-        If it is none.
-    """
-    if get_origin(hint) is tuple:
-        items = value if isinstance(value, list | tuple) else [value]
-        if limits["most"] is not None and len(items) > limits["most"]:
-            raise UserError(f"{name} has at most {limits['most']} items, not {len(items)}")
-        limits = {**limits, "most": None}
-        return tuple(checked(name, item, get_args(hint)[0], limits) for item in items)
-    if limits["joined"] and isinstance(value, list):
-        value = limits["joined"].join(map(str, value))
-    if limits["joined"] and isinstance(value, str):
-        value = "".join(value.lower().split())
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value) if abs(value) < 2**1023 else math.inf
-    if hint is int and isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-        value = int(value)  # 1e3
-    if type(value) is not hint:
-        raise UserError(f"{name} takes {_TYPE_NAMES[hint]}, not {value!r}")
-    choices = [*limits["also"], *limits["choices"]]
-    # A registry may take more names than it lists.
-    if choices and value not in limits["also"] and value not in limits["choices"]:
-        raise unknown_name(name, value, choices)
-    if hint is float and not math.isfinite(value):
-        raise UserError(f"{name} takes a finite number, not {value}")
-    if limits["low"] is not None and not value >= limits["low"]:
-        raise UserError(f"{name} is at least {limits['low']}, not {_shown(value)}")
-    below = INTEGERS if hint is int and limits["below"] is None else limits["below"]
-    if below is not None and not value < below:
-        raise UserError(f"{name} is below {below}, not {_shown(value)}")
-    if limits["most"] is not None and value > limits["most"]:
-        raise UserError(f"{name} is at most {limits['most']}, not {value}")
-    if limits["positive"] and not value > 0:
-        raise UserError(f"{name} is more than 0, not {value}")
-    return value
-
-
-def plain(value: Any) -> Any:
-    """A value that a program gives, without NumPy's types."""
-    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _shown(value: Any) -> str:
@@ -241,19 +299,18 @@ def shipped_configs() -> dict[str, Path]:
     """The configurations that come along, by name: "gcn", "tuned/cora-gat", "links/cora"."""
     folder = files("gcnmpi").joinpath("configs")
     return {
-        f"{prefix}{file.name.removesuffix('.toml')}": Path(str(file))
-        for prefix, place in (
-            ("", folder),
-            *((f"{name}/", folder.joinpath(name)) for name in FOLDERS),
-        )
-        for file in place.iterdir()
+        f"{place}{file.name.removesuffix('.toml')}": Path(str(file))
+        for place in ("", *(f"{name}/" for name in FOLDERS))
+        for file in folder.joinpath(place).iterdir()
         if file.name.endswith(".toml")
     }
 
 
-def unknown_key(name: str, known: Iterable[str]) -> UserError:
+def _unknown_key(name: str, known: Mapping[str, Key]) -> UserError:
     """The error for a key that is not in the configuration, with the one that may be meant."""
-    known = list(known)
+    inside = [key for key in known if key.startswith(f"{name}.")]
+    if inside:
+        return UserError(f"{name} is a table of keys, not a value", in_settings(known[inside[0]]))
     section = name.rpartition(".")[0]
     here = [key.rpartition(".")[2] for key in known if key.rpartition(".")[0] == section]
     meant = meant_keys(name, known)
@@ -263,13 +320,6 @@ def unknown_key(name: str, known: Iterable[str]) -> UserError:
     elif here and section:
         hint = f"keys of {section}: {', '.join(here)}"
     return UserError(f"unknown config key {name!r}", hint)
-
-
-def _toml(text: str) -> Any:
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):
-        return text
 
 
 def split_words(text: str) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gcnmpi.core.functions import FUNCTIONS
-from gcnmpi.options.settings import key, options_of
+from gcnmpi.options.settings import Options, key
 from partition.errors import UserError
 from partition.graph.graph import ARCS, VERTICES
 from partition.registry import Registry
@@ -94,197 +94,184 @@ DECODERS = Registry(
 OF_RELATIONS = ("distmult", "transe", "complex")  # decoders that tell relations of pairs apart
 
 
-@options_of("task", of_all=True)
-class TaskConfig:
-    """``[task]``: what is learned. Each task has a class below, which adds its options."""
+class TaskConfig(Options, section="task", of_all=True):
+    """``[task]``: what is learned. Each task has a class below, which adds its options.
 
-    name: str = key(
-        "classes",
-        "what is learned, docs/tasks.md: classes (one label a vertex), labels (several), "
-        "regression (numbers), samples (frames) or links (pairs)",
-        choices=TASKS,
-    )
-    on: str = key(
-        VERTICES,
-        "what has the labels: vertices or arcs, docs/tasks.md#tasks-on-arcs",
-        choices=(VERTICES, ARCS),
-    )
-    metric: str = key(
-        "auto",
-        "metric that chooses the best weights, docs/tasks.md#metrics, docs/links.md#metrics; "
-        "auto: the task's first: accuracy, roc_auc, rmse or auc; hits@K for any K",
-        choices=METRICS,
-        also=("auto",),
-    )
-    metrics: tuple[str, ...] = key(
-        (), "further metrics to evaluate", choices=METRICS, example=("f1_macro",)
-    )
+    Attributes
+    ----------
+    name
+        what is learned, docs/tasks.md: classes (one label a vertex), labels (several), regression
+        (numbers), samples (frames) or links (pairs)
+    on
+        what has the labels: vertices or arcs, docs/tasks.md#tasks-on-arcs
+    metric
+        metric that chooses the best weights, docs/tasks.md#metrics, docs/links.md#metrics; auto:
+        the task's first: accuracy, roc_auc, rmse or auc; hits@K for any K
+    metrics
+        further metrics to evaluate
+    """
+
+    name: str = key("classes", choices=TASKS)
+    on: str = key(VERTICES, choices=(VERTICES, ARCS))
+    metric: str = key("auto", choices=METRICS, also=("auto",))
+    metrics: tuple[str, ...] = key((), choices=METRICS, example=("f1_macro",))
 
 
-@options_of("task")
 class ClassOptions(TaskConfig):
-    """Of tasks that tell classes or labels."""
+    """Of tasks that tell classes or labels.
 
-    class_weights: str = key(
-        "none",
-        "weight of each class in the loss (of labels: where it is 1): none, balanced, or a "
-        "number for each, such as 1,2.5,1",
-        joined=",",
-        example="1,2.5,1",
-    )
-    label_smoothing: float = key(
-        0.0, "share of a label that is spread evenly over all classes", low=0, below=1, example=0.1
-    )
+    Attributes
+    ----------
+    class_weights
+        weight of each class in the loss (of labels: where it is 1): none, balanced, or a number for
+        each, such as 1,2.5,1
+    label_smoothing
+        share of a label that is spread evenly over all classes
+    """
+
+    class_weights: str = key("none", joined=",", example="1,2.5,1")
+    label_smoothing: float = key(0.0, low=0, below=1, example=0.1)
 
 
-@options_of("task")
 class RegressionOptions(TaskConfig):
-    """Of regression: which error is minimised."""
+    """Of regression: which error is minimised.
 
-    loss: str = key("squared", "which error is minimised", choices=("squared", "absolute", "huber"))
-    huber_delta: float = key(
-        1.0,
-        "error from which on the loss grows linearly",
-        positive=True,
-        needs=("task.loss", "huber"),
-    )
+    Attributes
+    ----------
+    loss
+        which error is minimised
+    huber_delta
+        error from which on the loss grows linearly
+    """
 
-
-@options_of("task")
-class BatchOptions(TaskConfig):
-    """Of tasks whose steps are about some of many examples, each time with all of M."""
-
-    batch: int = key(
-        0,
-        "pairs of a step, each step with a forward and a backward pass over all of M, 0: all "
-        "at once; or samples of a step, 0: one",
-        low=0,
-    )
+    loss: str = key("squared", choices=("squared", "absolute", "huber"))
+    huber_delta: float = key(1.0, positive=True, needs=("task.loss", "huber"))
 
 
-@options_of("task")
-class SampleOptions(RegressionOptions, BatchOptions):
-    """Of samples: the frames that a network reads, and those that it predicts."""
+class _BatchOptions(TaskConfig):
+    """Of tasks whose steps are about some of many examples, each time with all of M.
 
-    samples: str = key(
-        SAMPLES, "name of the set that gcn-partition samples puts into the folder, docs/samples.md"
-    )
-    columns: int = key(0, "columns of a state; 0: those of the set", low=0, below=2**24, example=2)
-    targets: int = key(
-        0, "columns of targets of their own; 0: those of the set", low=0, below=2**24,
-    )  # fmt: skip
-    standardize: bool = key(
-        True, "numbers are less their mean and over their deviation, of the training steps"
-    )
-    history: int = key(1, "frames that the network reads, the last ones", low=1, below=2**12)
-    horizon: int = key(1, "frames that it predicts at once", low=1, below=2**12)
-    rollout: int = key(
-        1,
-        "how often it is applied to what it predicted; if more than once, task.horizon is 1",
-        low=1,
-        below=2**12,
-    )
-    rollout_gradient: str = key(
-        "all",
-        "the gradient goes through all applications, or through the last one of each prediction",
-        choices=("all", "last"),
-    )
-    difference: bool = key(False, "the network gives changes since the last frame")
-    predicted: int = key(
-        0,
-        "how many columns of a frame, the first ones, are predicted; the others are given for "
-        "all times; 0: all", low=0, below=2**24,
-    )  # fmt: skip
+    Attributes
+    ----------
+    batch
+        pairs of a step, each step with a forward and a backward pass over all of M, 0: all at once;
+        or samples of a step, 0: one
+    """
+
+    batch: int = key(0, low=0)
 
 
-@options_of("task")
-class LinkOptions(BatchOptions):
-    """Of links: the pairs, how they are scored, and what they are told from."""
+class SampleOptions(RegressionOptions, _BatchOptions):
+    """Of samples: the frames that a network reads, and those that it predicts.
 
-    pairs: str = key(
-        LINKS,
-        "name of the pairs that gcn-partition pairs makes, docs/tasks.md#pairs-for-link-prediction",
-    )
-    width: int = key(
-        0,
-        "columns of a vertex's row, which the network's last layer gives; 0: as many as the "
-        "last hidden layer", low=0,
-        below=2**24, example=128,
-    )  # fmt: skip
-    decoder: str = key(
-        "dot",
-        "the score of a pair of rows x, y: dot: x·y; hadamard: a perceptron of x ⊙ y; concat: "
-        "a perceptron of [x | y], which tells the first vertex from the second; distmult, "
-        "transe, complex: docs/links.md#triples",
-        choices=DECODERS,
-    )
-    decoder_hidden: tuple[int, ...] = key(
-        (),
-        "widths of the decoder's hidden layers, of hadamard and concat; []: one linear layer",
-        low=1,
-        below=2**24, most=64, example=(128, 128),
-    )  # fmt: skip
-    decoder_dropout: float = key(
-        0.0, "dropout on the decoder's hidden layers", low=0, below=1, example=0.5
-    )
-    decoder_activation: str = key(
-        "relu", "activation of the decoder's hidden layers",
-        choices=("relu", "elu", "leaky_relu", *FUNCTIONS, "none"),
-    )  # fmt: skip
-    decoder_norm: str = key(
-        "none", "normalisation of the decoder's hidden layers", choices=("none", "layer")
-    )
-    decoder_residual: bool = key(
-        False, "add the decoder's input to each hidden layer, which is as wide"
-    )
-    decoder_relations: int = key(
-        0,
-        "relations of pairs that distmult, transe and complex tell apart, "
-        "docs/links.md#triples; 0: those of the pairs, 1: none", low=0, below=2**16 + 1, example=1,
-    )  # fmt: skip
-    decoder_p: int = key(
-        1, "the distance is the sum of absolute numbers (1) or Euclidean (2)", low=1,
-        below=3, needs=("task.decoder", "transe"),
-    )  # fmt: skip
-    objective: str = key(
-        "bce",
-        "what is minimised: bce: binary cross-entropy, the means over positives and over "
-        "negatives added; softmax: a positive among its negatives; auc: the squared difference "
-        "of a positive and a negative from 1",
-        choices=("bce", "softmax", "auc"),
-    )
-    negatives: str = key(
-        "uniform,1",
-        "uniform,K: K drawn pairs for each positive, both ends uniform; corrupt,K: K with a "
-        "uniform vertex in place of either end (drawn vertices are of the type of those whose "
-        "place they take); pool,B: B drawn vertices a step, and the first vertex of each "
-        "positive (without a direction, either one) with each of them; given: train_negatives "
-        "of the pairs",
-        joined=",",
-    )
-    filter: bool = key(
-        False,
-        "a negative that is a pair to be learned does not count; nor, always, the positive itself",
-    )
-    ranked: str = key(
-        "given",
-        "what a positive is ranked among, for mrr and hits@K: given: candidates of the pairs, "
-        "or the negatives in common; filtered: all vertices (of a type) in place of either "
-        "end, but of known pairs, docs/links.md#triples",
-        choices=("given", FILTERED),
-    )
-    supervise: float = key(
-        1.0,
-        "share of the pairs that a step is about: below 1 their arcs leave M in that step, and "
-        "degrees are those of the rest; an epoch goes through all of them",
-        positive=True, example=0.5,
-    )  # fmt: skip
+    Attributes
+    ----------
+    samples
+        name of the set that gcn-partition samples puts into the folder, docs/samples.md
+    columns
+        columns of a state; 0: those of the set
+    targets
+        columns of targets of their own; 0: those of the set
+    standardize
+        numbers are less their mean and over their deviation, of the training steps
+    history
+        frames that the network reads, the last ones
+    horizon
+        frames that it predicts at once
+    rollout
+        how often it is applied to what it predicted; if more than once, task.horizon is 1
+    rollout_gradient
+        the gradient goes through all applications, or through the last one of each prediction
+    difference
+        the network gives changes since the last frame
+    predicted
+        how many columns of a frame, the first ones, are predicted; the others are given for all
+        times; 0: all
+    """
+
+    samples: str = SAMPLES
+    columns: int = key(0, low=0, below=2**24, example=2)
+    targets: int = key(0, low=0, below=2**24)
+    standardize: bool = True
+    history: int = key(1, low=1, below=2**12)
+    horizon: int = key(1, low=1, below=2**12)
+    rollout: int = key(1, low=1, below=2**12)
+    rollout_gradient: str = key("all", choices=("all", "last"))
+    difference: bool = False
+    predicted: int = key(0, low=0, below=2**24)
+
+
+class LinkOptions(_BatchOptions):
+    """Of links: the pairs, how they are scored, and what they are told from.
+
+    Attributes
+    ----------
+    pairs
+        name of the pairs that gcn-partition pairs makes, docs/tasks.md#pairs-for-link-prediction
+    width
+        columns of a vertex's row, which the network's last layer gives; 0: as many as the last
+        hidden layer
+    decoder
+        the score of a pair of rows x, y: dot: x·y; hadamard: a perceptron of x ⊙ y; concat: a
+        perceptron of [x | y], which tells the first vertex from the second; distmult, transe,
+        complex: docs/links.md#triples
+    decoder_hidden
+        widths of the decoder's hidden layers, of hadamard and concat; []: one linear layer
+    decoder_dropout
+        dropout on the decoder's hidden layers
+    decoder_activation
+        activation of the decoder's hidden layers
+    decoder_norm
+        normalisation of the decoder's hidden layers
+    decoder_residual
+        add the decoder's input to each hidden layer, which is as wide
+    decoder_relations
+        relations of pairs that distmult, transe and complex tell apart, docs/links.md#triples; 0:
+        those of the pairs, 1: none
+    decoder_p
+        the distance is the sum of absolute numbers (1) or Euclidean (2)
+    objective
+        what is minimised: bce: binary cross-entropy, the means over positives and over negatives
+        added; softmax: a positive among its negatives; auc: the squared difference of a positive
+        and a negative from 1
+    negatives
+        uniform,K: K drawn pairs for each positive, both ends uniform; corrupt,K: K with a uniform
+        vertex in place of either end (drawn vertices are of the type of those whose place they
+        take); pool,B: B drawn vertices a step, and the first vertex of each positive (without a
+        direction, either one) with each of them; given: train_negatives of the pairs
+    filter
+        a negative that is a pair to be learned does not count; nor, always, the positive itself
+    ranked
+        what a positive is ranked among, for mrr and hits@K: given: candidates of the pairs, or the
+        negatives in common; filtered: all vertices (of a type) in place of either end, but of known
+        pairs, docs/links.md#triples
+    supervise
+        share of the pairs that a step is about: below 1 their arcs leave M in that step, and
+        degrees are those of the rest; an epoch goes through all of them
+    """
+
+    pairs: str = LINKS
+    width: int = key(0, low=0, below=2**24, example=128)
+    decoder: str = key("dot", choices=DECODERS)
+    decoder_hidden: tuple[int, ...] = key((), low=1, below=2**24, most=64, example=(128, 128))
+    decoder_dropout: float = key(0.0, low=0, below=1, example=0.5)
+    decoder_activation: str = key("relu", choices=("relu", "elu", "leaky_relu", *FUNCTIONS, "none"))
+    decoder_norm: str = key("none", choices=("none", "layer"))
+    decoder_residual: bool = False
+    decoder_relations: int = key(0, low=0, below=2**16 + 1, example=1)
+    decoder_p: int = key(1, low=1, below=3, needs=("task.decoder", "transe"))
+    objective: str = key("bce", choices=("bce", "softmax", "auc"))
+    negatives: str = key("uniform,1", joined=",")
+    filter: bool = False
+    ranked: str = key("given", choices=("given", FILTERED))
+    supervise: float = key(1.0, positive=True, example=0.5)
 
 
 def add_task(name: str, where: str, options: type[TaskConfig], *metrics: str) -> None:
-    """Add a task to the table: "module:attribute", the class of its options, and its metrics."""
+    """Add a task, "module:attribute", with its options and metrics, before keys are asked for."""
     _TASKS[name] = where
     TASKS.options[name], METRICS_OF[name] = (options,), metrics
+    vars(TASKS).pop("_owners", None)  # computed without it, if keys were asked for before
 
 
 _OF_LABELS = ("f1_micro", "f1_macro", "roc_auc", "average_precision")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gcnmpi.options.memory import Residences
-from gcnmpi.options.settings import key, options_of
+from gcnmpi.options.settings import Options, key
 from partition.commands import parse_bytes
 from partition.errors import UserError
 from partition.graph.relations import Relation
@@ -22,22 +23,6 @@ from partition.graph.sampling import (
 )
 from partition.registry import Registry
 
-
-@options_of("train")
-class SGDOptions:
-    """Of stochastic gradient descent."""
-
-    momentum: float = key(0.0, "momentum", low=0, example=0.9)
-
-
-@options_of("train")
-class AdamOptions:
-    """Of Adam and AdamW."""
-
-    betas: tuple[float, ...] = key((0.9, 0.999), "decay rates of the two moments", low=0)
-    eps: float = key(1e-8, "added to the denominator, which avoids division by zero", low=0)
-
-
 FULL = "full"  # all vertices in one batch: as without batches
 
 OPTIMIZERS = Registry(
@@ -47,51 +32,12 @@ OPTIMIZERS = Registry(
         "adamw": "gcnmpi.nn.optim:AdamW",
         "sgd": "gcnmpi.nn.optim:SGD",
     },
-    options={"adam": (AdamOptions,), "adamw": (AdamOptions,), "sgd": (SGDOptions,)},
+    options={
+        "adam": ("train.betas", "train.eps"),
+        "adamw": ("train.betas", "train.eps"),
+        "sgd": ("train.momentum",),
+    },
 )
-
-
-@options_of("train")
-class DecayOptions:
-    """Of schedules that multiply the learning rate by a factor."""
-
-    decay: float = key(0.1, "factor of the learning rate", low=0, below=1)
-
-
-@options_of("train")
-class LeastOptions:
-    """Of schedules that lower the learning rate without end."""
-
-    min_lr: float = key(0.0, "lowest learning rate", low=0, example=1e-5)
-
-
-@options_of("train")
-class CosineOptions:
-    """Of the schedule along a cosine."""
-
-    period: int = key(
-        0,
-        "epochs to the lowest learning rate, before it rises; 0: all after the warm-up, fixed "
-        "at the start",
-        low=0,
-        example=100,
-    )
-
-
-@options_of("train")
-class StepOptions:
-    """Of the schedule that falls in steps."""
-
-    step_epochs: int = key(100, "epochs after which the learning rate falls", low=1)
-
-
-@options_of("train")
-class PlateauOptions:
-    """Of the schedule that waits for a plateau."""
-
-    plateau_patience: int = key(
-        10, "evaluations without a better validation metric before the rate falls", low=0
-    )
 
 
 SCHEDULES = Registry(
@@ -103,126 +49,128 @@ SCHEDULES = Registry(
         "plateau": "gcnmpi.nn.schedules:Plateau",
     },
     options={
-        "cosine": (CosineOptions, LeastOptions),
-        "step": (StepOptions, DecayOptions),
-        "plateau": (PlateauOptions, DecayOptions, LeastOptions),
+        "cosine": ("train.period", "train.min_lr"),
+        "step": ("train.step_epochs", "train.decay"),
+        "plateau": ("train.plateau_patience", "train.decay", "train.min_lr"),
     },
 )
 
 
-@dataclass(frozen=True)
-class TrainConfig(
-    SGDOptions,
-    AdamOptions,
-    DecayOptions,
-    LeastOptions,
-    CosineOptions,
-    StepOptions,
-    PlateauOptions,
-):
-    """``[train]``: how weights are optimised, and for how long."""
+class TrainConfig(Options, section="train"):
+    """``[train]``: how weights are optimised, and for how long.
 
-    epochs: int = key(200, "number of epochs", low=1)
-    seed: int = key(0, "seed of initial weights and dropout", low=0, below=2**63)
-    split: int = key(
-        0, "which split of the masks, where the graph has several, docs/tasks.md#splits", low=0
-    )
-    optimizer: str = key(
-        "adam", "optimizer; its parameters mean the same as in PyTorch", choices=OPTIMIZERS
-    )
-    lr: float = key(0.01, "learning rate", low=0)
-    schedule: str = key(
-        "constant",
-        "learning rate over the epochs: cosine: from train.lr to train.min_lr in train.period "
-        "epochs, then up again, and so on; step: times train.decay after every "
-        "train.step_epochs; plateau: times train.decay, not below train.min_lr, after more "
-        "than train.plateau_patience evaluations without a validation metric that is better by "
-        "0.01 %; constant",
-        choices=SCHEDULES,
-    )
-    warmup: int = key(
-        0,
-        "epochs W in which the learning rate is train.lr·epoch/W; the schedule begins after them",
-        low=0,
-    )
-    clip_norm: float = key(
-        0.0,
-        "the gradient of all weights together is shortened to this length, before weight "
-        "decay, as by clip_grad_norm_; 0: any length",
-        low=0,
-        example=1.0,
-    )
-    weight_decay: float = key(
-        0.0, "L2 penalty, added to the gradient; adamw: taken off the weights", low=0, example=5e-4
-    )
-    weight_decay_layers: str = key(
-        "all",
-        "layers that decay: all, or the first only, as in Kipf's GCN",
-        choices=("all", "first"),
-    )
-    weight_decay_convs: float = key(
-        0.0, "L2 penalty of the parameters convs.…, as of GCNII; 0: train.weight_decay", low=0
-    )
-    batches: str = key(
-        "",
-        "mini-batches, docs/mini-batches.md: sampler,size[,fan-outs], such as "
-        "neighbor,1024,10,5; empty: all vertices at once",
-        example="neighbor,1024,10,5",
-    )
-    step_batches: int = key(
-        1,
-        "mini-batches of a step, whose gradients are averaged; train.groups share them: "
-        "docs/mini-batches.md#on-grids",
-        low=1, below=2**20,
-    )  # fmt: skip
-    fanouts: str = key(
-        "",
-        "fan-outs of single relations, name=numbers; name=…: "
-        "docs/mini-batches.md#networks-of-relations",
-        example="writes=10,5; cites=3",
-    )
-    draw_ahead: str = key(
-        "auto",
-        "a thread draws the next mini-batch meanwhile; auto: where a rank has a core more than "
-        "threads",
-        choices=("auto", "yes", "no"),
-    )
-    cache_mb: float = key(
-        0.0,
-        "MB of input rows of others that a rank keeps for neighbor and labor, "
-        "docs/mini-batches.md#rows-that-are-kept",
-        low=0,
-    )
-    memory: str = key(
-        "auto",
-        "memory that a rank may take, such as 8GB, docs/memory.md: where keeping values takes "
-        "more, they are made again for the backward pass, or written to a file; auto: what its "
-        "node has free; all: they are kept; states:2: only states of arcs after every second "
-        "layer; least: none",
-        example="8GB",
-    )
-    scratch: str = key(
-        "",
-        "folder of a local disk, where values may be written until the backward pass, "
-        "docs/memory.md#values-in-a-file; empty: none are",
-        example="/scratch",
-    )
-    groups: int = key(
-        1,
-        "groups of ranks, docs/samples.md#groups-of-ranks: each has the graph, and its share "
-        "of a step's samples or mini-batches",
-        low=1, below=2**20,
-    )  # fmt: skip
-    eval_every: int = key(
-        1, "epochs between evaluations, which are also made after the last epoch; 0: none", low=0
-    )
-    patience: int = key(
-        0, "epochs without a better validation metric after which training ends; 0: none", low=0
-    )
-    checkpoint_every: int = key(0, "epochs between checkpoints; 0: none by epochs", low=0)
-    checkpoint_minutes: float = key(
-        15.0, "minutes after which the next checkpoint is written; 0: none by time", low=0
-    )
+    Attributes
+    ----------
+    epochs
+        number of epochs
+    seed
+        seed of initial weights and dropout
+    split
+        which split of the masks, where the graph has several, docs/tasks.md#splits
+    optimizer
+        optimizer; its parameters mean the same as in PyTorch
+    lr
+        learning rate
+    schedule
+        learning rate over the epochs: cosine: from train.lr to train.min_lr in train.period epochs,
+        then up again, and so on; step: times train.decay after every train.step_epochs; plateau:
+        times train.decay, not below train.min_lr, after more than train.plateau_patience
+        evaluations without a validation metric that is better by 0.01 %; constant
+    warmup
+        epochs W in which the learning rate is train.lr·epoch/W; the schedule begins after them
+    clip_norm
+        the gradient of all weights together is shortened to this length, before weight decay, as by
+        clip_grad_norm_; 0: any length
+    weight_decay
+        L2 penalty, added to the gradient; adamw: taken off the weights
+    weight_decay_layers
+        layers that decay: all, or the first only, as in Kipf's GCN
+    weight_decay_convs
+        L2 penalty of the parameters convs.…, as of GCNII; 0: train.weight_decay
+    batches
+        mini-batches, docs/mini-batches.md: sampler,size[,fan-outs], such as neighbor,1024,10,5;
+        empty: all vertices at once
+    step_batches
+        mini-batches of a step, whose gradients are averaged; train.groups share them:
+        docs/mini-batches.md#on-grids
+    fanouts
+        fan-outs of single relations, name=numbers; name=…:
+        docs/mini-batches.md#networks-of-relations
+    draw_ahead
+        a thread draws the next mini-batch meanwhile; auto: where a rank has a core more than
+        threads
+    cache_mb
+        MB of input rows of others that a rank keeps for neighbor and labor,
+        docs/mini-batches.md#rows-that-are-kept
+    memory
+        memory that a rank may take, such as 8GB, docs/memory.md: where keeping values takes more,
+        they are made again for the backward pass, or written to a file; auto: what its node has
+        free; all: they are kept; states:2: only states of arcs after every second layer; least:
+        none
+    scratch
+        folder of a local disk, where values may be written until the backward pass,
+        docs/memory.md#values-in-a-file; empty: none are
+    groups
+        groups of ranks, docs/samples.md#groups-of-ranks: each has the graph, and its share of a
+        step's samples or mini-batches
+    eval_every
+        epochs between evaluations, which are also made after the last epoch; 0: none
+    patience
+        epochs without a better validation metric after which training ends; 0: none
+    checkpoint_every
+        epochs between checkpoints; 0: none by epochs
+    checkpoint_minutes
+        minutes after which the next checkpoint is written; 0: none by time
+    momentum
+        momentum
+    betas
+        decay rates of the two moments
+    eps
+        added to the denominator, which avoids division by zero
+    decay
+        factor of the learning rate
+    min_lr
+        lowest learning rate
+    period
+        epochs to the lowest learning rate, before it rises; 0: all after the warm-up, fixed at the
+        start
+    step_epochs
+        epochs after which the learning rate falls
+    plateau_patience
+        evaluations without a better validation metric before the rate falls
+    """
+
+    epochs: int = key(200, low=1)
+    seed: int = key(0, low=0, below=2**63)
+    split: int = key(0, low=0)
+    optimizer: str = key("adam", choices=OPTIMIZERS)
+    lr: float = key(0.01, low=0)
+    schedule: str = key("constant", choices=SCHEDULES)
+    warmup: int = key(0, low=0)
+    clip_norm: float = key(0.0, low=0, example=1.0)
+    weight_decay: float = key(0.0, low=0, example=5e-4)
+    weight_decay_layers: str = key("all", choices=("all", "first"))
+    weight_decay_convs: float = key(0.0, low=0)
+    batches: str = key("", example="neighbor,1024,10,5")
+    step_batches: int = key(1, low=1, below=2**20)
+    fanouts: str = key("", example="writes=10,5; cites=3")
+    draw_ahead: str = key("auto", choices=("auto", "yes", "no"))
+    cache_mb: float = key(0.0, low=0)
+    memory: str = key("auto", example="8GB")
+    scratch: str = key("", example="/scratch")
+    groups: int = key(1, low=1, below=2**20)
+    eval_every: int = key(1, low=0)
+    patience: int = key(0, low=0)
+    checkpoint_every: int = key(0, low=0)
+    checkpoint_minutes: float = key(15.0, low=0)
+    momentum: float = key(0.0, low=0, example=0.9)
+    betas: tuple[float, ...] = key((0.9, 0.999), low=0)
+    eps: float = key(1e-8, low=0)
+    decay: float = key(0.1, low=0, below=1)
+    min_lr: float = key(0.0, low=0, example=1e-5)
+    period: int = key(0, low=0, example=100)
+    step_epochs: int = key(100, low=1)
+    plateau_patience: int = key(10, low=0)
 
 
 @dataclass(frozen=True)
@@ -346,3 +294,82 @@ def decided_by_evaluations(train: TrainConfig) -> list[str]:
     """The keys that let the validation metric decide how a run goes on."""
     patience = ["train.patience"] if train.patience > 0 else []
     return patience + ["train.schedule = plateau"] * (train.schedule == "plateau")
+
+
+KEPT, STATES, LEAST = "all", "states:", "least"
+"""Words of ``train.memory``; a number follows the second one."""
+ALAYER = re.compile(r"states:([1-9]\d*)")
+FIRST = re.compile(r"first:([1-9]\d*)")
+LISTED = {name: re.compile(rf"{name}:(\d+(?:,\d+)*)") for name in ("again", "written")}
+
+
+@dataclass(frozen=True)
+class Residences:
+    """The values of a program that are not kept, by their numbers in ``gcnmpi info --program``.
+
+    Attributes
+    ----------
+    every : int
+        Rows of arcs are made again, and states of arcs kept after so many layers each; 0: kept.
+    again : frozenset of int
+        Values that are made again.
+    written : frozenset of int
+        Values that are written to a file.
+    first : int
+        Rows of a rank that are kept nevertheless, the first ones, of values that are made again
+        block by block.
+    """
+
+    every: int = 0
+    again: frozenset[int] = frozenset()
+    written: frozenset[int] = frozenset()
+    first: int = 0
+
+    @classmethod
+    def told(cls, memory: str) -> Residences | None:
+        """The residences that a value of ``train.memory`` says; None: it needs a forecast.
+
+        >>> Residences.told("least again:4,7 written:1").written
+        frozenset({1})
+        >>> Residences.told("8GB") is None
+        True
+        """
+        found = cls()
+        for word in memory.split():
+            lists = {name: match for name in LISTED if (match := LISTED[name].fullmatch(word))}
+            if layers := ALAYER.fullmatch(word):
+                found = replace(found, every=int(layers[1]))
+            elif word == LEAST:
+                found = replace(found, every=sys.maxsize)
+            elif rows := FIRST.fullmatch(word):
+                found = replace(found, first=int(rows[1]))
+            elif "again" in lists:
+                found = replace(found, again=_numbers(lists["again"][1]))
+            elif "written" in lists:
+                found = replace(found, written=_numbers(lists["written"][1]))
+            elif word != KEPT:
+                return None
+        return found if memory.split() else None
+
+    def __str__(self) -> str:
+        """The same as a value of ``train.memory``.
+
+        >>> str(Residences(2, frozenset({7, 4}), first=65536))
+        'states:2 again:4,7 first:65536'
+        """
+        words = []
+        if self.every:
+            words.append(LEAST if self.every == sys.maxsize else f"{STATES}{self.every}")
+        for name in LISTED:
+            if values := getattr(self, name):
+                words.append(f"{name}:{_joined(values)}")
+        words += [f"first:{self.first}"] if self.first else []
+        return " ".join(words) or KEPT
+
+
+def _numbers(text: str) -> frozenset[int]:
+    return frozenset(map(int, text.split(",")))
+
+
+def _joined(values: Iterable[int]) -> str:
+    return ",".join(map(str, sorted(values)))

@@ -7,7 +7,8 @@ ranks on a node give the same choice, on all ranks and in every run.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,6 +45,17 @@ ETHERNET = Machine(latency_inter=5e-5, bandwidth_inter=1.25e8)
 LOSS = 1.02
 
 
+def setting_of(
+    stored: StoredGraph, config: Config, ranks_per_node: int, locality: bool = False
+) -> Setting:
+    """A graph and a configuration on the default machine, to be forecast.
+
+    A graph without labels may be meant for inference: a width that is missing decides nothing.
+    """
+    widths = ends(config.task, config.model, stored.manifest)
+    return Setting(stored, config, Machine(), ranks_per_node, *widths, locality=locality)
+
+
 def resolved_options(
     stored: StoredGraph,
     name: str | None,
@@ -51,12 +63,14 @@ def resolved_options(
     size: int,
     ranks_per_node: int,
     whole_rows: bool = False,
+    setting: Callable[[], Setting] | None = None,
 ) -> tuple[Partition | None, SchemeConfig]:
     """The partition that a run on ``size`` ranks uses, and the options of its scheme.
 
-    ``name`` is that of the partition, or of a pair. A UserError says that graph, partition, scheme
-    and number of ranks do not fit together.
+    ``name`` is that of the partition, or of a pair; ``setting`` gives what :func:`setting_of` does.
+    A UserError says that graph, partition, scheme and number of ranks do not fit together.
     """
+    setting = setting or functools.cache(lambda: setting_of(stored, config, ranks_per_node))
     path = stored.path
     if size > stored.manifest.n:
         raise UserError(
@@ -89,8 +103,8 @@ def resolved_options(
         raise UserError(f"partition {name!r} has {partition.k} parts, and {takes}", hint)
     resolved = replace(config, scheme=scheme)
     if pair:
-        partition = resolved_partition(stored, pair, resolved, size, ranks_per_node, whole_rows)
-    return partition, resolved_exchange(stored, partition, resolved, size, ranks_per_node)
+        partition = resolved_partition(setting, pair, resolved, size, whole_rows)
+    return partition, resolved_exchange(setting, partition, resolved, size)
 
 
 def resolved_grid(
@@ -113,8 +127,8 @@ def resolved_grid(
     if len(grids) < 2:
         return grids[0] if grids else wanted
     machine = read_machine(wanted.machine)[0] if wanted.machine else Machine()
-    setting = _setting(stored, config, machine, ranks_per_node)
-
+    setting = setting_of(stored, config, ranks_per_node, locality=True)
+    setting = setting.on(setting.config, machine, ranks_per_node)
     sizes = expected_sizes(stored, config)
 
     def seconds(scheme: SchemeConfig) -> float:
@@ -126,20 +140,11 @@ def resolved_grid(
     return min(grids, key=seconds)
 
 
-def _setting(
-    stored: StoredGraph, config: Config, machine: Machine, per_node: int, locality: bool = True
-) -> Setting:
-    # A graph without labels may be meant for inference: a width that is missing decides nothing.
-    widths = ends(config.task, config.model, stored.manifest)
-    return Setting(stored, config, machine, per_node, *widths, locality=locality)
-
-
 def resolved_partition(
-    stored: StoredGraph,
+    setting: Callable[[], Setting],
     found: Sequence[Partition],
     config: Config,
     size: int,
-    ranks_per_node: int,
     whole_rows: bool = False,
 ) -> Partition:
     """Of the partitions that one name stands for, the one for the exchange that a run will use.
@@ -150,7 +155,7 @@ def resolved_partition(
     if len(found) == 1 or whole_rows:
         return found[0]
     rows, mixed = found
-    scheme = resolved_exchange(stored, mixed, config, size, ranks_per_node, rows)
+    scheme = resolved_exchange(setting, mixed, config, size, rows)
     return mixed if exchange_of(scheme).exchange == "mixed" else rows
 
 
@@ -204,11 +209,10 @@ def other_exchange(
 
 
 def resolved_exchange(
-    stored: StoredGraph,
+    setting: Callable[[], Setting],
     partition: Partition | None,
     config: Config,
     size: int,
-    ranks_per_node: int,
     for_rows: Partition | None = None,
 ) -> SchemeConfig:
     """The options with ``exchange = "auto"`` replaced by what makes an epoch shorter.
@@ -221,13 +225,13 @@ def resolved_exchange(
     wanted = config.scheme
     if not isinstance(wanted, ExchangeOptions) or wanted.exchange != "auto":
         return wanted
-    setting = _setting(stored, config, Machine(), ranks_per_node, locality=False)
-    found = setting.exchanges(Candidate(wanted, {}, size, partition), size)
+    given = setting()
+    found = given.exchanges(Candidate(wanted, {}, size, partition), size)
     if not found:
         return replace(wanted, exchange="rows")
     if for_rows is not None:
         found[0] = replace(found[0], partition=for_rows)
-    cases = [setting.case(each, size) for each in found]
+    cases = [given.case(each, size) for each in found]
 
     def share(machine: Machine) -> float:
         """Seconds of the mixed exchange over those of rows."""

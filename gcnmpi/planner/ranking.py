@@ -6,6 +6,7 @@ volume of random rows is estimated. Nothing is of size P².
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -14,14 +15,14 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from gcnmpi.layout.runtime import Source, resolved_direction
+from gcnmpi.layout.runtime import Demand, Source, resolved_direction
 from gcnmpi.nn.compile.on_scheme import of_steps, program_on
+from gcnmpi.nn.program import Program
 from gcnmpi.nn.tasks.interface import task_of
 from gcnmpi.options.config import Config
-from gcnmpi.options.memory import KEPT, Residences
 from gcnmpi.options.scheme import SCHEMES, ExchangeOptions, GridOptions, SchemeConfig
 from gcnmpi.options.settings import chosen
-from gcnmpi.options.train import batches_of
+from gcnmpi.options.train import KEPT, Residences, batches_of
 from gcnmpi.planner.batch_memory import batch_memory
 from gcnmpi.planner.batches import (
     DrawnBatches,
@@ -118,6 +119,41 @@ class Setting:
         self.machine, self.ranks_per_node, self.limit = machine, ranks_per_node, limit
         self.direction = resolved_direction(stored, config)
         self.work: Workload = workload(stored, config, features, classes, locality)
+        self._programs: dict[tuple[object, ...], tuple[Program, Demand]] = {}
+
+    def on(
+        self, config: Config, machine: Machine, ranks_per_node: int, limit: float = math.inf
+    ) -> Setting:
+        """The same graph and network elsewhere: programs that were compiled are not again.
+
+        ``config`` differs from that of this setting in the options of the scheme, in
+        ``train.memory`` and in what programs do not depend on.
+        """
+        found = copy.copy(self)
+        for drawn in ("batches", "epochs"):
+            vars(found).pop(drawn, None)
+        found.config, found.work = config, replace(self.work, config=config)
+        found.machine, found.ranks_per_node, found.limit = machine, ranks_per_node, limit
+        return found
+
+    def program(
+        self, candidate: Candidate, size: int, kept: str, trains: bool = True
+    ) -> tuple[Program, Demand]:
+        """The program of a candidate, and what it asks of the scheme: see ``program_on``.
+
+        ``kept`` stands for ``train.memory``; ``size`` is that of a group of ranks.
+        """
+        scheme, partition = candidate.scheme, candidate.partition
+        if isinstance(scheme, ExchangeOptions):  # what carries messages is resolved later
+            scheme = replace(scheme, transport="auto")
+        part_of = None if partition is None else (partition.name, partition.id)
+        key = scheme, part_of, candidate.groups, size, kept, trains
+        if key not in self._programs:
+            train = replace(self.work.config.train, memory=kept, groups=candidate.groups)
+            config = replace(self.work.config, scheme=candidate.scheme, train=train)
+            source = Source(self.stored, partition, self.direction)
+            self._programs[key] = program_on(self.work.network, source, config, size, trains)
+        return self._programs[key]
 
     def case(self, candidate: Candidate, size: int, trains: bool = True) -> Case:
         """A candidate on so many ranks, for the cost model; ``trains`` as for ``program_on``.
@@ -140,7 +176,7 @@ class Setting:
         config = replace(work.config, scheme=candidate.scheme)
         source = Source(self.stored, candidate.partition, self.direction)
         size //= groups
-        program, demand = program_on(self.work.network, source, config, size, trains)
+        program, demand = self.program(candidate, size, kept, trains)
         facts = make_facts(source, config, demand)
         forecast = SCHEMES.get(candidate.scheme.name).forecast(candidate.scheme, size, facts)
         if samples := self._task.steps(config.task).samples:
@@ -196,10 +232,9 @@ class Setting:
             return []
         if batches_of(self.config.train) is not None:  # each has an exchange of rows
             return []
-        config = replace(self.work.config, scheme=scheme)
-        source = Source(self.stored, partition, self.direction)
+        rows = replace(candidate, scheme=replace(scheme, exchange="rows"))
         try:
-            demand = program_on(self.work.network, source, config, size)[1]
+            demand = self.program(rows, size, KEPT)[1]
         except UserError:  # which the candidate raises too
             return []
         if why_not_mixed(partition, scheme, demand) is not None:

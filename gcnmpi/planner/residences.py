@@ -21,8 +21,7 @@ from gcnmpi.nn.compile.residency import choices
 from gcnmpi.nn.slices import at_once
 from gcnmpi.nn.tasks.interface import task_of
 from gcnmpi.options.config import Config
-from gcnmpi.options.memory import Residences
-from gcnmpi.options.train import batches_of
+from gcnmpi.options.train import Residences, batches_of
 from gcnmpi.planner.case import Case
 from gcnmpi.planner.costmodel import step_seconds
 from partition.commands import parse_bytes

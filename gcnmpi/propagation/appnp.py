@@ -18,11 +18,21 @@ from partition.graph.store import StoredGraph
 
 @dataclass(frozen=True)
 class AppnpOptions:
-    """The options of ``appnp``."""
+    """The options of ``appnp``.
 
-    predictions: str = key("", "a row for each vertex, (n, d) .npy", example="logits.npy")
-    alpha: float = key(0.1, "share of the predictions in a step", low=0, below=1)
-    steps: int = key(10, "steps", low=0)
+    Attributes
+    ----------
+    predictions
+        a row for each vertex, (n, d) .npy
+    alpha
+        share of the predictions in a step
+    steps
+        steps
+    """
+
+    predictions: str = key("", example="logits.npy")
+    alpha: float = key(0.1, low=0, below=1)
+    steps: int = key(10, low=0)
 
 
 def check(stored: StoredGraph, options: AppnpOptions) -> None:

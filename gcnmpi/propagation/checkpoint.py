@@ -48,17 +48,20 @@ _EXACT_KEYS = ("graph.", "dtype")
 _HINT = "remove it, or name another folder: checkpoint=DIR"
 
 
-def kept_in(methods: str = "", needs: tuple[str, Any] | None = None) -> Any:
-    """The option ``checkpoint`` of a method, or of some methods of several."""
-    text = (
-        f"{methods}folder that checkpoints are kept in; where there is one, the run goes on from it"
-    )
-    return key("", text, example="kept", needs=needs)
+@dataclass(frozen=True, kw_only=True)
+class CheckpointOptions:
+    """Of methods that have checkpoints.
 
+    Attributes
+    ----------
+    checkpoint
+        folder that checkpoints are kept in; where there is one, the run goes on from it
+    every
+        seconds between two checkpoints
+    """
 
-def kept_every() -> Any:
-    """The option ``every`` of a method that has checkpoints."""
-    return key(60.0, "seconds between two checkpoints", low=0, needs=("checkpoint", None))
+    checkpoint: str = key("", example="kept")
+    every: float = key(60.0, low=0, needs=("checkpoint", None))
 
 
 @dataclass(frozen=True)

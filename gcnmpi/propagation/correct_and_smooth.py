@@ -29,15 +29,33 @@ _LARGEST = 1000.0  # scale of a vertex's error, above which it is 1
 
 @dataclass(frozen=True)
 class CorrectOptions:
-    """The options of ``correct-and-smooth``."""
+    """The options of ``correct-and-smooth``.
 
-    predictions: str = key("", "probabilities, (n, classes) .npy", example="probabilities.npy")
-    correct_layers: int = key(50, "steps of the first part", low=0)
-    correct_alpha: float = key(0.8, "share of the neighbours in them", low=0)
-    smooth_layers: int = key(50, "steps of the second part", low=0)
-    smooth_alpha: float = key(0.8, "share of the neighbours in them", low=0)
-    autoscale: bool = key(True, "scale the errors of each vertex; false: by scale")
-    scale: float = key(1.0, "factor of the errors", needs=("autoscale", False))
+    Attributes
+    ----------
+    predictions
+        probabilities, (n, classes) .npy
+    correct_layers
+        steps of the first part
+    correct_alpha
+        share of the neighbours in them
+    smooth_layers
+        steps of the second part
+    smooth_alpha
+        share of the neighbours in them
+    autoscale
+        scale the errors of each vertex; false: by scale
+    scale
+        factor of the errors
+    """
+
+    predictions: str = key("", example="probabilities.npy")
+    correct_layers: int = key(50, low=0)
+    correct_alpha: float = key(0.8, low=0)
+    smooth_layers: int = key(50, low=0)
+    smooth_alpha: float = key(0.8, low=0)
+    autoscale: bool = True
+    scale: float = key(1.0, needs=("autoscale", False))
 
 
 def check(stored: StoredGraph, options: CorrectOptions) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from gcnmpi.options.settings import key
 from gcnmpi.propagation.blocks import normal, orthonormal, signed
-from gcnmpi.propagation.checkpoint import State, kept_every, kept_in
+from gcnmpi.propagation.checkpoint import CheckpointOptions, State
 from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, Outcome
 from gcnmpi.propagation.space import Space
 from partition.errors import UserError
@@ -33,23 +33,31 @@ _GROWTH = 5  # blocks that a basis grows by between restarts
 
 
 @dataclass(frozen=True)
-class EigenOptions:
-    """The options of ``laplacian-eigenvectors``."""
+class EigenOptions(CheckpointOptions):
+    """The options of ``laplacian-eigenvectors``.
 
-    count: int = key(10, "eigenvalues, from the smallest", low=1)
-    tolerance: float = key(
-        0.0,
-        "length of L·v − λ·v below which a pair has converged; 0: 1e-11 in float64, 1e-5 in "
-        "float32",
-        low=0,
-        example=1e-9,
-    )
-    iterations: int = key(500, "blocks that are filtered at most", low=1)
-    block: int = key(8, "vectors that are filtered together", low=1)
-    degree: int = key(24, "degree of the filter: products with each block", low=2)
-    seed: int = key(0, "of the first block", low=0)
-    checkpoint: str = kept_in()
-    every: float = kept_every()
+    Attributes
+    ----------
+    count
+        eigenvalues, from the smallest
+    tolerance
+        length of L·v − λ·v below which a pair has converged; 0: 1e-11 in float64, 1e-5 in float32
+    iterations
+        blocks that are filtered at most
+    block
+        vectors that are filtered together
+    degree
+        degree of the filter: products with each block
+    seed
+        of the first block
+    """
+
+    count: int = key(10, low=1)
+    tolerance: float = key(0.0, low=0, example=1e-9)
+    iterations: int = key(500, low=1)
+    block: int = key(8, low=1)
+    degree: int = key(24, low=2)
+    seed: int = key(0, low=0)
 
 
 def check(stored: StoredGraph, options: EigenOptions) -> None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gcnmpi.options.methods import EMBEDDINGS
 from gcnmpi.options.settings import key
-from gcnmpi.propagation.checkpoint import kept_every, kept_in
+from gcnmpi.propagation.checkpoint import CheckpointOptions
 from gcnmpi.propagation.checks import needs_symmetry
 from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, Outcome
+from gcnmpi.propagation.methods import EMBEDDINGS
 from gcnmpi.propagation.space import Space
 from partition.errors import UserError
 from partition.graph.store import StoredGraph
@@ -21,37 +21,50 @@ _LONG = ("method", ("prone", "randsvd"))
 
 
 @dataclass(frozen=True)
-class EmbedOptions:
-    """The options of ``embed``."""
+class EmbedOptions(CheckpointOptions):
+    """The options of ``embed``.
 
-    method: str = key("fastrp", "how vertices are embedded", choices=EMBEDDINGS)
-    dimension: int = key(128, "columns of the embedding", low=1, example=64)
-    seed: int = key(0, "of the random numbers", low=0)
+    Attributes
+    ----------
+    method
+        how vertices are embedded
+    dimension
+        columns of the embedding
+    seed
+        of the random numbers
+    weights
+        fastrp, randsvd: weights of the powers of the matrix, from the first; []: 0,0,1,4 and
+        1,0.5,0.25
+    beta
+        fastrp: exponent of the degrees
+    projection
+        fastrp: numbers that are drawn; sparse: ±√3 for one of three, else 0
+    order
+        prone: terms of the Chebyshev series
+    mu
+        prone: centre of the filter
+    theta
+        prone: width of the filter
+    rounds
+        prone, randsvd: power iterations of the randomised decomposition
+    checkpoint
+        prone, randsvd: folder that checkpoints are kept in; where there is one, the run goes on
+        from it
+    """
+
+    method: str = key("fastrp", choices=EMBEDDINGS)
+    dimension: int = key(128, low=1, example=64)
+    seed: int = key(0, low=0)
     weights: tuple[float, ...] = key(
-        (),
-        "fastrp, randsvd: weights of the powers of the matrix, from the first; []: 0,0,1,4 and "
-        "1,0.5,0.25",
-        example=(1.0, 0.5),
-        needs=("method", ("fastrp", "randsvd")),
+        (), example=(1.0, 0.5), needs=("method", ("fastrp", "randsvd"))
     )
-    beta: float = key(-0.5, "fastrp: exponent of the degrees", needs=_FASTRP)
-    projection: str = key(
-        "sparse",
-        "fastrp: numbers that are drawn; sparse: ±√3 for one of three, else 0",
-        choices=("sparse", "normal"),
-        needs=_FASTRP,
-    )
-    order: int = key(10, "prone: terms of the Chebyshev series", low=2, needs=_PRONE)
-    mu: float = key(0.1, "prone: centre of the filter", needs=_PRONE)
-    theta: float = key(0.5, "prone: width of the filter", positive=True, needs=_PRONE)
-    rounds: int = key(
-        5,
-        "prone, randsvd: power iterations of the randomised decomposition",
-        low=0,
-        needs=_LONG,
-    )
-    checkpoint: str = kept_in("prone, randsvd: ", needs=_LONG)
-    every: float = kept_every()
+    beta: float = key(-0.5, needs=_FASTRP)
+    projection: str = key("sparse", choices=("sparse", "normal"), needs=_FASTRP)
+    order: int = key(10, low=2, needs=_PRONE)
+    mu: float = key(0.1, needs=_PRONE)
+    theta: float = key(0.5, positive=True, needs=_PRONE)
+    rounds: int = key(5, low=0, needs=_LONG)
+    checkpoint: str = key("", example="kept", needs=_LONG)
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,18 @@ SPREADING = 4  # matrices of `spread`: the first, its share in a step, before an
 
 @dataclass(frozen=True)
 class LabelOptions:
-    """The options of ``label-propagation``."""
+    """The options of ``label-propagation``.
 
-    layers: int = key(50, "steps", low=0)
-    alpha: float = key(0.9, "share of the neighbours in a step", low=0)
+    Attributes
+    ----------
+    layers
+        steps
+    alpha
+        share of the neighbours in a step
+    """
+
+    layers: int = key(50, low=0)
+    alpha: float = key(0.9, low=0)
 
 
 def run(space: Space, options: LabelOptions) -> Outcome:

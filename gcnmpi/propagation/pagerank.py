@@ -16,7 +16,7 @@ import numpy as np
 
 from gcnmpi.options.settings import key
 from gcnmpi.propagation.blocks import reciprocal
-from gcnmpi.propagation.checkpoint import kept_every, kept_in
+from gcnmpi.propagation.checkpoint import CheckpointOptions
 from gcnmpi.propagation.checks import weights_of
 from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, Outcome
 from gcnmpi.propagation.space import Space
@@ -24,24 +24,25 @@ from partition.graph.store import StoredGraph
 
 
 @dataclass(frozen=True)
-class PageRankOptions:
-    """The options of ``pagerank``."""
+class PageRankOptions(CheckpointOptions):
+    """The options of ``pagerank``.
 
-    damping: float = key(0.85, "share of the steps that follow an arc", low=0, below=1)
-    tolerance: float = key(
-        0.0,
-        "sum of the changes of a step below which it ends; 0: 1e-15 in float64, 1e-6 in float32",
-        low=0,
-        example=1e-10,
-    )
-    iterations: int = key(1000, "steps at most", low=1)
-    seeds: str = key(
-        "",
-        "file with the vertices where walks begin, one a line, with a weight or without",
-        example="seeds.txt",
-    )
-    checkpoint: str = kept_in()
-    every: float = kept_every()
+    Attributes
+    ----------
+    damping
+        share of the steps that follow an arc
+    tolerance
+        sum of the changes of a step below which it ends; 0: 1e-15 in float64, 1e-6 in float32
+    iterations
+        steps at most
+    seeds
+        file with the vertices where walks begin, one a line, with a weight or without
+    """
+
+    damping: float = key(0.85, low=0, below=1)
+    tolerance: float = key(0.0, low=0, example=1e-10)
+    iterations: int = key(1000, low=1)
+    seeds: str = key("", example="seeds.txt")
 
 
 def check(stored: StoredGraph, options: PageRankOptions) -> None:

@@ -15,16 +15,28 @@ from partition.graph.store import StoredGraph
 
 @dataclass(frozen=True)
 class SgcOptions:
-    """The options of ``sgc``."""
+    """The options of ``sgc``.
 
-    hops: int = key(2, "how often features are multiplied by M", low=0)
+    Attributes
+    ----------
+    hops
+        how often features are multiplied by M
+    """
+
+    hops: int = key(2, low=0)
 
 
 @dataclass(frozen=True)
 class SignOptions:
-    """The options of ``sign``."""
+    """The options of ``sign``.
 
-    hops: int = key(3, "the highest power of M", low=0)
+    Attributes
+    ----------
+    hops
+        the highest power of M
+    """
+
+    hops: int = key(3, low=0)
 
 
 def sgc(space: Space, options: SgcOptions) -> Outcome:

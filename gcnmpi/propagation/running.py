@@ -18,7 +18,7 @@ from gcnmpi.propagation.interface import Outcome
 from gcnmpi.propagation.memory import check_memory
 from gcnmpi.propagation.settings import PropagateRequest
 from gcnmpi.propagation.space import Space
-from gcnmpi.run.opening import Opened, find_source, load_matrix, open_split, start
+from gcnmpi.run.opening import Opened, load_matrix, make_plan, open_split, start
 from gcnmpi.run.results import check_writable, deliver
 from gcnmpi.schemes.interface import Scheme
 from partition.errors import UserError
@@ -91,7 +91,8 @@ def propagate(
     from_root(comm, lambda: _check(asked))
     with agreed(comm):
         _check_scheme(asked)
-    source, config = find_source(comm, asked.graph, asked.partition, asked.config)
+    plan = make_plan(comm, asked.graph, asked.partition, asked.config)
+    source, config = plan.source, plan.config
     memory = check_memory(comm, source, asked, config, tell)
     if asked.checkpoints is not None:
         what = asked.name, asked.options, asked.files_of_options

@@ -7,17 +7,16 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self, get_type_hints
+from typing import Any, ClassVar, Self
 
 from gcnmpi.options.config import Config, keys
-from gcnmpi.options.methods import METHODS
 from gcnmpi.options.requests import SplitRequest, check_suffix
 from gcnmpi.options.scheme import ExchangeOptions
-from gcnmpi.options.settings import checked, plain, read_value, spelled
+from gcnmpi.options.settings import Key, checked, in_settings, keys_of, parsed, spelled
 from gcnmpi.propagation.interface import OPTIONAL, Matrix, Method
+from gcnmpi.propagation.methods import METHODS
 from partition.errors import UserError, nearest, unknown_name
 
-Fields = Mapping[str, dataclasses.Field]
 # Keys that say nothing of a propagation: it learns nothing.
 _OF_TRAINING = ("model.", "task.", "train.")
 FILE_OPTIONS = ("seeds", "predictions", "checkpoint")
@@ -57,18 +56,15 @@ class PropagateRequest(SplitRequest):
         """
         name = more.pop("method")
         method: Method = METHODS.get(name)
-        fields = {entry.name: entry for entry in dataclasses.fields(method.options)}
-        own, others = _split(settings, fields)
-        given = dict(values or {})
-        hints = get_type_hints(method.options)
-        found = {key: read_value(text, hints[key]) for key, text in own.items()}
-        found |= {key: plain(given.pop(key)) for key in [*given] if key in fields}
-        found = {k: _checked(k, v, hints[k], fields[k].metadata) for k, v in found.items()}
-        known = [key for key, _, _ in keys()]
-        for key in [*(text.partition("=")[0].strip() for text in others), *given]:
-            _check_key(name, method, key, list(fields), known)
+        own, given = keys_of(method.options), dict(values or {})
+        texts = {setting: setting.partition("=")[0].strip() for setting in settings}
+        others = [setting for setting in settings if texts[setting] not in own]
+        found = checked(own, parsed(own, [s for s in settings if s not in others]), in_settings)
+        found |= checked(own, [(k, given.pop(k)) for k in [*given] if k in own], in_settings)
+        for key in [*(texts[setting] for setting in others), *given]:
+            _check_key(name, method, key, list(own))
         options = method.options(**found)
-        _check_needs(name, options, found, fields)
+        _check_needs(options, found, own)
         request = super().read(
             file, others, values=given, under=under, name=name, options=options, **more
         )
@@ -103,39 +99,12 @@ class PropagateRequest(SplitRequest):
         return super().files | self.files_of_options
 
 
-def _split(settings: Iterable[str], fields: Fields) -> tuple[dict[str, str], list[str]]:
-    """Texts of options by name, and all other settings."""
-    own: dict[str, str] = {}
-    others = []
-    for setting in settings:
-        key, equals, text = (part.strip() for part in setting.partition("="))
-        if key not in fields:
-            others.append(setting)
-        elif not equals:
-            example = spelled(fields[key].metadata["example"])
-            raise UserError(
-                f"--set {setting!r} is not of the form key=value", f"such as --set {key}={example}"
-            )
-        elif key in own:
-            raise UserError(f"--set {key} is given twice", "give each key once")
-        else:
-            own[key] = text
-    return own, others
-
-
-def _checked(key: str, value: object, hint: object, limits: Mapping[str, object]) -> object:
-    try:
-        return checked(key, value, hint, limits)
-    except UserError as error:
-        example = f"such as --set {key}={spelled(limits['example'])}"
-        raise UserError(error.message, error.hint or example) from None
-
-
-def _check_key(name: str, method: Method, key: str, options: list[str], known: list[str]) -> None:
+def _check_key(name: str, method: Method, key: str, options: list[str]) -> None:
     """A UserError for what is no option and no key, or a key that has no effect."""
+    known = keys()
     if key not in known and "." not in key and key not in {k.partition(".")[0] for k in known}:
         near = nearest(key, options)
-        owners = [other for other in METHODS if _has(other, key)]
+        owners = [other for other in METHODS if key in keys_of(METHODS.get(other).options)]
         if owners and near is None:
             raise UserError(
                 f"{key} is an option of {', '.join(owners)}, not of {name}",
@@ -151,17 +120,12 @@ def _check_key(name: str, method: Method, key: str, options: list[str], known: l
         raise UserError(f"{key} has no effect: {name} has a matrix of its own", f"leave {key} out")
 
 
-def _has(name: str, key: str) -> bool:
-    return key in {entry.name for entry in dataclasses.fields(METHODS.get(name).options)}
-
-
-def _check_needs(name: str, options: object, given: Iterable[str], fields: Fields) -> None:
+def _check_needs(options: object, given: Iterable[str], own: Mapping[str, Key]) -> None:
     """A UserError for an option that has no effect with the value of another one."""
     for key in given:
-        needs = fields[key].metadata["needs"]
-        if needs is None:
+        other, wanted = own[key].limits.get("needs", ("", None))
+        if not other:
             continue
-        other, wanted = needs
         if wanted is None:  # any value but none
             if not getattr(options, other):
                 raise UserError(f"{key} has no effect without {other}", f"leave {key} out")

@@ -12,11 +12,12 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from gcnmpi.report.progress import print_rows
 from partition.errors import shown
-from partition.terminal import console, print_wide
+from partition.terminal import console
 
 if TYPE_CHECKING:  # neither command needs what the other does
-    from gcnmpi.cluster.doctor import Finding, Link, Seat
+    from gcnmpi.cluster.doctor import Diagnosis
     from gcnmpi.proof.verify import Verified
 
 
@@ -63,36 +64,26 @@ def _heading(facts: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def print_findings(
-    seats: Sequence[Seat], links: Sequence[Link], findings: Sequence[Finding]
-) -> None:
+def print_diagnosis(found: Diagnosis) -> None:
     """Print the ranks, the links, and the findings."""
-    table = Table("rank", "host", "cores", "GPUs", "free memory", box=None, pad_edge=False)
-    for seat in seats:
-        gpus = ", ".join(seat.gpus) or "-"
-        free = f"{seat.free_memory / 2**30:.1f} GiB"
-        table.add_row(str(seat.rank), seat.host, _ranges(seat.cores), gpus, free)
-    first = seats[0]
-    print(f"{len(seats)} ranks, {first.mpi}, gcnmpi {first.gcnmpi}")
-    print_wide(table)
-    if links:
-        table = Table("from", "to", "one way", "MB/s", box=None, pad_edge=False)
-        for link in links:
-            time = f"{link.seconds * 1e6:.1f} µs"
-            table.add_row(*_ends(link), time, f"{link.rate / 1e6:.0f}")
-        print_wide(table)
-    for finding in findings:
+    first = found.ranks[0]
+    print(f"{len(found.ranks)} ranks, {first.mpi}, gcnmpi {first.gcnmpi}")
+    print_rows(("rank", "host", "cores", "GPUs", "free memory"), (), (
+        (str(seat.rank), seat.host, _ranges(seat.cores), ", ".join(seat.gpus) or "-",
+         f"{seat.free_memory / 2**30:.1f} GiB")
+        for seat in found.ranks
+    ))  # fmt: skip
+    if found.links:
+        print_rows(("from", "to", "one way", "MB/s"), (), (
+            (*(f"{host} (rank {rank})" for host, rank in zip(link.hosts, link.ranks, strict=True)),
+             f"{link.seconds * 1e6:.1f} µs", f"{link.rate / 1e6:.0f}")
+            for link in found.links
+        ))  # fmt: skip
+    for finding in found.findings:
         print(f"{'PROBLEM' if finding.problem else 'advice'}: {finding.text}")
         print(f"  hint: {finding.advice}")
-    problems = sum(finding.problem for finding in findings)
+    problems = sum(finding.problem for finding in found.findings)
     print(f"{problems} problem{'s' * (problems != 1)}" if problems else "no problems")
-
-
-def _ends(link: Link) -> tuple[str, str]:
-    one, other = (
-        f"{host} (rank {rank})" for host, rank in zip(link.hosts, link.ranks, strict=True)
-    )
-    return one, other
 
 
 def _ranges(numbers: Sequence[int]) -> str:

@@ -20,9 +20,9 @@ FACTS = ("graph", "partition", "ranks", "scheme", "kernel", "dtype", "metric")
 _SHOWN = ("scheme.name", "kernel", "dtype")
 
 
-def settings(start: Start) -> dict[str, object]:
+def _settings(start: Start) -> dict[str, object]:
     """Every key of a run's configuration; those that its version did not have are the defaults."""
-    usual = {name: json.loads(json.dumps(default)) for name, default, _ in keys()}
+    usual = {name: json.loads(json.dumps(key.default)) for name, key in keys().items()}
     return usual | dict(flat(start.config))
 
 
@@ -47,7 +47,7 @@ def different_keys(starts: Sequence[Start], chance: bool = True) -> dict[str, li
     Seed and split are left out without ``chance``: groups of runs have several of each; so are
     names of pairs that were made in the same way.
     """
-    every = [settings(start) for start in starts]
+    every = [_settings(start) for start in starts]
     names: Sequence[str] = list(dict.fromkeys(name for one in every for name in one))
     hidden = list(_SHOWN if chance else (*_SHOWN, *CHANCE))
     if not chance and len({as_text(_kind_of_pairs(start)) for start in starts}) > 1:
@@ -64,7 +64,7 @@ def groups(starts: Sequence[Start]) -> list[list[int]]:
     """
     found: dict[str, list[int]] = {}
     for place, start in enumerate(starts):
-        same = {name: value for name, value in settings(start).items() if name not in CHANCE}
+        same = {name: value for name, value in _settings(start).items() if name not in CHANCE}
         here = [start.graph_id, start.data_id, start.direction]
         facts = [_kind_of_pairs(start), *(fact(start, name) for name in FACTS)]
         found.setdefault(json.dumps([same, here, facts], sort_keys=True), []).append(place)

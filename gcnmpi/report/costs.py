@@ -17,8 +17,9 @@ from gcnmpi.options.kernel import resolve
 from gcnmpi.planner.groups import Division
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Ranked, Setting, Skipped
+from gcnmpi.report.progress import print_rows
 from partition.errors import shown
-from partition.terminal import console, print_wide, table_of
+from partition.terminal import console, print_wide
 
 WIDTH = 80
 
@@ -39,36 +40,29 @@ def print_plan(
     """
     facts = _facts(setting, ranks, machine)
     if as_json:
-        plans = [plan_line(line) for line in ranked[:top]]
+        plans = [_plan_line(line) for line in ranked[:top]]
         print(json.dumps({**facts, "plans": plans, "skipped": [asdict(s) for s in skipped]}))
         return
     _print_facts(setting, ranks, machine, facts)
     drawn = facts["batches"]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for title in ("scheme", "partition"):
-        table.add_column(title, overflow="fold")
     seconds = ("s/epoch", "of it\ndrawing", "s/eval.") if drawn else ("s/epoch",)
-    for title in (*seconds, "MB\nreceived", "messages", "GB a\nrank"):
-        table.add_column(title, justify="right", no_wrap=True)
     advice: dict[str, list[str]] = {}
+    rows = []
     for line in ranked[:top]:
         cost, candidate = line.cost, line.candidate
+        what = _short(candidate.scheme.name, candidate.options)
         partition = candidate.partition.name if candidate.partition else "-"
-        if candidate.estimated:
-            partition = f"({partition}, {candidate.parts})"
-        table.add_row(
-            _short(candidate.scheme.name, candidate.options),
-            partition,
-            f"{cost.seconds:.3g}",
-            *((f"{s:.3g}" for s in (cost.phases["sample"], cost.evaluation)) if drawn else ()),
-            f"{cost.received / 1e6:.3g}",
-            f"{cost.messages:,}",
+        times = (cost.seconds, cost.phases.get("sample", 0.0), cost.evaluation)
+        rows.append((
+            what, f"({partition}, {candidate.parts})" if candidate.estimated else partition,
+            *(f"{time:.3g}" for time in times[: len(seconds)]),
+            f"{cost.received / 1e6:.3g}", f"{cost.messages:,}",
             f"{cost.memory / 1e9:.3g}" + ("!" if line.advice else ""),
-        )
+        ))  # fmt: skip
         if line.advice:
-            what = _short(candidate.scheme.name, candidate.options)
             advice.setdefault(line.advice, []).append(what)
-    console(width=WIDTH, markup=False).print(table)
+    heads = (*seconds, "MB\nreceived", "messages", "GB a\nrank")
+    _print_narrow({"scheme": "fold", "partition": "fold"}, heads, rows)
     for text, variants in advice.items():
         print(textwrap.fill(f"! {text}: {', '.join(dict.fromkeys(variants))}", WIDTH))
     if any(line.candidate.estimated for line in ranked[:top]):
@@ -94,29 +88,34 @@ def print_groups(
         print(json.dumps({**facts, "groups": [one.record() for one in divisions[:top]]}))
         return
     _print_facts(setting, ranks, machine, facts)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for title in ("groups", "ranks\nof one"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("scheme", no_wrap=True)
-    titles = "ms a\nbatch", "ms a sum\nof all", "updates", "s/epoch", "GB a\nrank"
-    for title in titles:
-        table.add_column(title, justify="right", no_wrap=True)
-    for one in divisions[:top]:
-        group = one.group
-        table.add_row(
-            f"{one.groups:,}",
-            f"{group.size:,}",
-            _short(group.candidate.scheme.name, group.candidate.options),
-            f"{1e3 * group.batch:.3g}",
-            f"{1e3 * one.reduce:.3g}",
-            f"{one.updates:,}",
-            f"{one.seconds:.3g}",
-            f"{group.memory / 1e9:.3g}",
+    heads = ("ms a\nbatch", "ms a sum\nof all", "updates", "s/epoch", "GB a\nrank")
+    rows = [
+        (
+            _short(one.group.candidate.scheme.name, one.group.candidate.options),
+            f"{one.groups:,}", f"{one.group.size:,}",
+            f"{1e3 * one.group.batch:.3g}", f"{1e3 * one.reduce:.3g}", f"{one.updates:,}",
+            f"{one.seconds:.3g}", f"{one.group.memory / 1e9:.3g}",
         )
+        for one in divisions[:top]
+    ]  # fmt: skip
+    _print_narrow({"scheme": "ellipsis"}, ("groups", "ranks\nof one", *heads), rows)
+
+
+def _print_narrow(
+    texts: Mapping[str, Any], numbers: Sequence[str], rows: Sequence[Sequence[str]]
+) -> None:
+    """Print a table of columns of texts, with what happens to long ones, and of numbers."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for title, overflow in texts.items():
+        table.add_column(title, overflow=overflow, no_wrap=overflow != "fold")
+    for title in numbers:
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
     console(width=WIDTH, markup=False).print(table)
 
 
-def plan_line(line: Ranked) -> dict[str, object]:
+def _plan_line(line: Ranked) -> dict[str, object]:
     """A candidate and its cost as JSON has them."""
     candidate = line.candidate
     return {
@@ -152,21 +151,16 @@ def print_line(line: Mapping[str, object]) -> None:
 def print_bench(lines: Sequence[Mapping[str, Any]]) -> None:
     """Print measured beside predicted, the fastest first, and what was skipped."""
     titles = ("s/epoch", "predicted", "ratio", "MB received", "predicted", "GB a rank", "predicted")
-    table = table_of(("scheme", "partition"), titles, box=box.SIMPLE_HEAD)
     measured = [line for line in lines if "skipped" not in line]
-    for line in sorted(measured, key=lambda line: line["seconds"]):
-        table.add_row(
-            _variant(line["scheme"], line["options"]),
-            line["partition"] or "-",
-            f"{line['seconds']:.4g}",
-            f"{line['predicted_seconds']:.4g}",
-            f"{line['ratio']:.2f}",
-            f"{line['received'] / 1e6:.4g}",
-            f"{line['predicted_received'] / 1e6:.4g}",
-            f"{line['memory'] / 1e9:.3g}",
-            f"{line['predicted_memory'] / 1e9:.3g}",
+    print_rows(("scheme", "partition"), titles, (
+        (
+            _variant(line["scheme"], line["options"]), line["partition"] or "-",
+            f"{line['seconds']:.4g}", f"{line['predicted_seconds']:.4g}", f"{line['ratio']:.2f}",
+            f"{line['received'] / 1e6:.4g}", f"{line['predicted_received'] / 1e6:.4g}",
+            f"{line['memory'] / 1e9:.3g}", f"{line['predicted_memory'] / 1e9:.3g}",
         )
-    print_wide(table)
+        for line in sorted(measured, key=lambda line: line["seconds"])
+    ), box.SIMPLE_HEAD)  # fmt: skip
     for line in lines:
         if "skipped" in line:
             print(f"not {_variant(line['scheme'], line['options'])}: {line['skipped']}")

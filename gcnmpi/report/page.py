@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -30,10 +32,7 @@ from gcnmpi.report.run_figures import (
     by_run,
     curves,
     entries_of,
-    memory_figures,
-    time_figures,
-    traffic_figures,
-    work_figures,
+    figures_of_run,
 )
 from gcnmpi.run.checkpoint import flat
 from gcnmpi.run.record import End
@@ -68,8 +67,8 @@ def report_figures(runs: Sequence[RunFacts]) -> Iterator[Figure]:
         yield from by_run(runs)
     for place, run in enumerate(runs[:DETAILED]):
         prefix = "" if len(runs) == 1 else f"run{place + 1}-"
-        for draw in (time_figures, traffic_figures, work_figures, memory_figures):
-            yield from draw(run, prefix)
+        for figures in figures_of_run(run, prefix).values():
+            yield from figures
 
 
 def _comparison(runs: Sequence[RunFacts]) -> Section:
@@ -84,97 +83,100 @@ def _comparison(runs: Sequence[RunFacts]) -> Section:
     )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class _Column:
+    """A column of a table of runs: what it says of each row, its format, and what is best in it."""
+
+    head: str
+    cells: Sequence[object]
+    form: str | None = None
+    best: str | Sequence[str] | None = None  # low or high
+
+
+def _table(title: str, note: str, columns: Sequence[_Column], of: Sequence[RunFacts]) -> Table:
+    """A row for each of some runs; of those of one graph and metric, the best is marked."""
+    marks = {place: column.best for place, column in enumerate(columns) if column.best}
+    formats = {place: column.form for place, column in enumerate(columns) if column.form}
+    scopes = [(run.start.graph, str(run.start.graph_id), run.metric) for run in of]
+    rows = list(zip(*(column.cells for column in columns), strict=True))
+    return Table(title, [column.head for column in columns], rows, note, marks, scopes, formats,
+                 sorts=True)  # fmt: skip
+
+
+def _settings(runs: Sequence[RunFacts], chance: bool = True) -> list[_Column]:
+    """Columns of the settings that differ, as they were given."""
+    starts = [run.start for run in runs]
+    found = {name: [fact(start, name) for start in starts] for name in different_facts(starts)}
+    found |= different_keys(starts, chance)
+    return [_Column(name, list(map(_cell, values)), "g") for name, values in found.items()]
+
+
 def _means(entries: Sequence[Entry]) -> Table:
     """Runs that differ by chance only, with mean and deviation."""
-    starts = [entry.runs[0].start for entry in entries]
-    facts, keys = different_facts(starts), different_keys(starts, chance=False)
-    further = all_further([entry.runs[0].start for entry in entries])
-    head = [
-        "entry", *facts, *keys, "runs", "s/epoch", "loss", "deviation", "best validation",
-        "deviation", "its test", "deviation",
-        *(name for metric in further for name in (f"its {label_of(metric)}", "deviation")),
+    firsts = [entry.runs[0] for entry in entries]
+    seconds = [float(np.mean([run.seconds for run in entry.runs])) for entry in entries]
+
+    def spreads(head: str, of: Callable[[RunFacts], float | None],
+                best: str | Sequence[str] | None = None) -> list[_Column]:  # fmt: skip
+        found = [spread([of(run) for run in entry.runs]) for entry in entries]
+        means, deviations = zip(*found, strict=True)
+        return [_Column(head, means, ".4f", best), _Column("deviation", deviations, ".4f")]
+
+    columns = [
+        _Column("entry", [entry.name for entry in entries]),
+        *_settings(firsts, chance=False),
+        _Column("runs", [len(entry.runs) for entry in entries]),
+        _Column("s/epoch", seconds, best="low"),
+        *spreads("loss", lambda run: run.epochs[-1].loss, "low"),
+        *spreads("best validation", lambda run: run.of_best("val", run.metric),
+                 list(map(_better, firsts))),
+        *spreads("its test", lambda run: run.of_best("test", run.metric)),
     ]  # fmt: skip
-    rows = []
-    for place, (entry, start) in enumerate(zip(entries, starts, strict=True)):
-        metric, of = entry.runs[0].metric, entry.runs
-        rows.append([
-            entry.name, *(_cell(fact(start, name)) for name in facts),
-            *(_cell(values[place]) for values in keys.values()),
-            len(of), float(np.mean([run.seconds for run in of])),
-            *spread([run.epochs[-1].loss for run in of]),
-            *spread([run.of_best("val", metric) for run in of]),
-            *spread([run.of_best("test", metric) for run in of]),
-            *(
-                figure
-                for other in further
-                for figure in spread([run.of_best("test", other) for run in of])
-            ),
-        ])  # fmt: skip
-    low = len(facts) + len(keys) + 2
-    formats = _settings(facts, keys, 1) | dict.fromkeys(
-        range(low + 1, low + 7 + 2 * len(further)), ".4f"
-    )
-    return Table(
-        "Means over seeds and splits", head, rows,
+    for metric in all_further([run.start for run in firsts]):
+        test = partial(RunFacts.of_best, mask="test", metric=metric)
+        columns += spreads(f"its {label_of(metric)}", test)
+    note = (
         "Runs that differ in seed and split only are one entry: mean and standard deviation (of a "
         "sample). Best validation, its test: in the epoch of the best validation metric of each "
-        "run. ✓: the best of one graph and metric. Choose by the validation metric.",
-        {low: "low", low + 1: "low", low + 3: [_better(entry.runs[0]) for entry in entries]},
-        [_scope(entry.runs[0]) for entry in entries], formats, sorts=True,
-    )  # fmt: skip
+        "run. ✓: the best of one graph and metric. Choose by the validation metric."
+    )
+    return _table("Means over seeds and splits", note, columns, firsts)
 
 
 def _runs(runs: Sequence[RunFacts], entries: Sequence[Entry], marked: bool) -> Table:
     """A row for each run, with the number of its entry."""
-    starts = [run.start for run in runs]
-    facts, keys = different_facts(starts), different_keys(starts)
     numbers = {id(run): entry.place + 1 for entry in entries for run in entry.runs}
-    further = all_further([run.start for run in runs])
-    head = [
-        "run", "no.", *facts, *keys, "epochs", "s/epoch", "MB/epoch", "MB busiest rank",
-        "peak GB per rank", "loss", "best validation", "its test",
-        *(f"its {label_of(metric)}" for metric in further),
+    low = "low" if marked else None
+
+    def most(head: str, of: str, size: float, sums: bool = False) -> _Column:
+        """The sum, or the largest, of one number a rank."""
+        each = [getattr(run, of) for run in runs]
+        cells = [None if x is None else float(x.sum() if sums else x.max()) / size for x in each]
+        return _Column(head, cells, best=low)
+
+    columns = [
+        _Column("run", [run.name + " (not finished)" * (not run.end.finished) for run in runs]),
+        _Column("no.", [numbers[id(run)] for run in runs]),
+        *_settings(runs),
+        _Column("epochs", [len(run.epochs) for run in runs]),
+        _Column("s/epoch", [run.seconds for run in runs], best=low),
+        most("MB/epoch", "sent", 1e6, sums=True),
+        most("MB busiest rank", "sent", 1e6),
+        most("peak GB per rank", "peak", 1e9),
+        _Column("loss", [run.epochs[-1].loss for run in runs], best=low),
+        _Column("best validation", [run.of_best("val", run.metric) for run in runs], ".4f",
+                list(map(_better, runs)) if marked else None),
+        _Column("its test", [run.of_best("test", run.metric) for run in runs], ".4f"),
+        *(_Column(f"its {label_of(metric)}", [run.of_best("test", metric) for run in runs], ".4f")
+          for metric in all_further([run.start for run in runs])),
     ]  # fmt: skip
-    rows = []
-    for place, run in enumerate(runs):
-        rows.append([
-            run.name + ("" if run.end.finished else " (not finished)"), numbers[id(run)],
-            *(_cell(fact(run.start, name)) for name in facts),
-            *(_cell(values[place]) for values in keys.values()),
-            len(run.epochs), run.seconds,
-            None if run.sent is None else float(run.sent.sum()) / 1e6,
-            None if run.sent is None else float(run.sent.max()) / 1e6,
-            None if run.peak is None else float(run.peak.max()) / 1e9,
-            run.epochs[-1].loss,
-            run.of_best("val", run.metric), run.of_best("test", run.metric),
-            *(run.of_best("test", metric) for metric in further),
-        ])  # fmt: skip
-    low = len(facts) + len(keys) + 3
-    marks: dict[int, str | Sequence[str]] = {}
-    if marked:
-        marks = {low + offset: "low" for offset in range(5)}
-        marks[low + 5] = [_better(run) for run in runs]
-    formats = _settings(facts, keys, 2)
-    formats |= dict.fromkeys(range(low + 5, low + 7 + len(further)), ".4f")
     metrics = ", ".join(dict.fromkeys(run.metric for run in runs))
     note = (
         "MB/epoch: what all ranks send in the exchanges of an epoch of training. Loss: of the last "
         f"epoch. Best validation, its test: {metrics} in the epoch of the best validation metric."
         + (" ✓: the best of one graph and metric." if marked else "")
     )
-    return Table(
-        "Runs", head, rows, note, marks, [_scope(run) for run in runs], formats, sorts=True
-    )
-
-
-def _settings(facts: Sequence[str], keys: Collection[str], first: int) -> dict[int, str]:
-    """The formats of columns of settings: as they were given."""
-    return dict.fromkeys(range(first, first + len(facts) + len(keys)), "g")
-
-
-def _scope(run: RunFacts) -> tuple[str, ...]:
-    """Runs of one graph and metric can be compared."""
-    return run.start.graph, str(run.start.graph_id), run.metric
+    return _table("Runs", note, columns, runs)
 
 
 def _better(run: RunFacts) -> str:
@@ -196,25 +198,21 @@ def _sections(run: RunFacts, key: str, group: str) -> Iterator[Section]:
     yield Section(key + "overview", "Overview", _what(run) if group else "", _overview(run),
                   notes=notes, group=group)  # fmt: skip
     yield Section(key + "training", "Training", figures=curves([run], key), group=group)
-    timed = time_figures(run, key)
+    drawn = figures_of_run(run, key)
     tables = [] if run.phases else _phase_table(run.end)
-    if timed or tables:
+    if drawn["time"] or tables:
         text = "Phases are timed without barriers: time lost to a slower rank appears as waiting."
-        yield Section(key + "time", "Time", text, figures=timed, tables=tables, group=group)
-    sent = traffic_figures(run, key)
+        yield Section(key + "time", "Time", text, figures=drawn["time"], tables=tables, group=group)
     notes = [] if run.pairs is not None or run.ranks == 1 else [
         "Bytes from rank to rank are not known: the scheme moves them by collectives, every "
         "mini-batch sends other rows, there are more than 256 ranks, or the record is of an "
         "earlier version."
     ]  # fmt: skip
-    yield Section(key + "bytes", "Communication", _counted(run), figures=sent, notes=notes,
-                  group=group)  # fmt: skip
-    for name, title, figures in (
-        ("balance", "Balance of work", work_figures(run, key)),
-        ("memory", "Memory", memory_figures(run, key)),
-    ):
-        if figures:
-            yield Section(key + name, title, figures=figures, group=group)
+    yield Section(key + "bytes", "Communication", _counted(run), figures=drawn["bytes"],
+                  notes=notes, group=group)  # fmt: skip
+    for name, title in (("balance", "Balance of work"), ("memory", "Memory")):
+        if drawn[name]:
+            yield Section(key + name, title, figures=drawn[name], group=group)
     yield Section(key + "environment", "Environment", tables=_environment(run), group=group)
 
 
@@ -241,7 +239,7 @@ def _overview(run: RunFacts) -> list[Fact]:
     if run.phases and run.ranks > 1 and (work := total(run.phases, COMPUTING)).any():
         excess = f"{work.max() / work.mean() - 1:.0%}"
         facts.append(Fact("slowest rank", f"+{excess}", "computing, above the average rank"))
-    if hidden := [share for share in run.end.hidden or [] if share is not None]:
+    if hidden := [share for share in run.end.hidden or [] if share]:
         facts.append(Fact("hidden", f"{np.mean(hidden):.0%}", "of the time of exchanges"))
     if run.peak is not None:
         facts.append(Fact("peak memory", with_unit(float(run.peak.max()), BYTES), "largest rank"))
@@ -304,7 +302,7 @@ def _environment(run: RunFacts) -> list[Table]:
     shown += [f"{device}: {number(count)} ranks" for device, count in devices.most_common(8)]
     more = len(hosts) - 64
     shown += [f"and {more} other hosts"] if more > 0 else []
-    usual = {name: as_text(default) for name, default, _ in keys()}
+    usual = {name: as_text(key.default) for name, key in keys().items()}
     chosen = [(name, as_text(value)) for name, value in flat(start.config)]
     other = [(name, value) for name, value in chosen if usual.get(name) != value]
     tables = [

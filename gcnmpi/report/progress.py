@@ -16,9 +16,11 @@ from gcnmpi.run.best import diverged
 from gcnmpi.run.record import RECORD, End, Epoch, RunRecord
 from partition.errors import shown
 from partition.records import to_json
-from partition.terminal import console, duration, pauses
+from partition.terminal import console, duration, pauses, print_wide, table_of
 
 if TYPE_CHECKING:  # a command need not import what the others do
+    from rich.box import Box
+
     from gcnmpi.importing.running import Imported
     from gcnmpi.partitioning.running import Made
     from gcnmpi.propagation.running import Propagated
@@ -120,6 +122,19 @@ def shown_metrics(epoch: Epoch) -> list[str]:
     return found
 
 
+def print_rows(
+    texts: Iterable[str],
+    numbers: Iterable[str],
+    rows: Iterable[Sequence[str]],
+    box: Box | None = None,
+) -> None:
+    """Print a table on the standard output: columns of texts, then of numbers."""
+    table = table_of(texts, numbers, box)
+    for row in rows:
+        table.add_row(*row)
+    print_wide(table)
+
+
 def figure(value: float) -> str:
     """A metric to three digits after the point, or four digits where it is large."""
     return f"{value:.3f}" if abs(value) < 100 else f"{value:.4g}"
@@ -145,13 +160,13 @@ def print_trained(asked: TrainRequest, done: Trained, seconds: float, *, quiet: 
         same = "the same command" + ("" if asked.out else f" with --out {done.folder}")
         print(f"stopped as asked after epoch {len(done.epochs)}; {same} goes on", file=sys.stderr)
     elif not quiet:
-        print_run(asked, done.folder, done.epochs, done.end, seconds)
+        _print_run(asked, done.folder, done.epochs, done.end, seconds)
     warning = diverged(done.epochs, asked.config.train.lr)
     if warning is not None:
         print(f"warning: {warning}", file=sys.stderr)
 
 
-def print_run(
+def _print_run(
     asked: TrainRequest, folder: Path, epochs: Sequence[Epoch], end: End, seconds: float
 ) -> None:
     """The last and the best epoch of a run, how long it took, and where its files are.
@@ -188,7 +203,7 @@ def _print_complete(asked: TrainRequest, record: RunRecord) -> None:
     """Say that a run need not be run again."""
     folder = asked.out or Path()
     print(f"{folder} is complete: nothing was trained or written (--resume never starts over)")
-    print_run(asked, folder, record.epochs, record.end or End(), 0.0)
+    _print_run(asked, folder, record.epochs, record.end or End(), 0.0)
 
 
 def _figures(epoch: Epoch) -> str:

@@ -40,7 +40,7 @@ class RunFacts:
     epochs: Sequence[Epoch]
     best: Epoch | None  # the epoch of the best validation metric
     phases: Mapping[str, np.ndarray]  # seconds an epoch in each; empty where not known
-    samples: Sequence[Sample]
+    samples: Sequence[_Sample]
     pairs: np.ndarray | None  # (P, P) bytes an epoch from rank (row) to rank (column)
     # An epoch, in the exchanges of training.
     sent: np.ndarray | None
@@ -97,7 +97,7 @@ class RunFacts:
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class _Sample:
     """The phases of ranks between two epochs: seconds an epoch in each, (P,) arrays."""
 
     after: int
@@ -155,16 +155,16 @@ def _each(name: str, values: Each | None, size: int, epochs: int = 1) -> np.ndar
     return found / epochs
 
 
-def _sample(sample: PhaseSample, size: int) -> Sample | None:
+def _sample(sample: PhaseSample, size: int) -> _Sample | None:
     """The phases of a sample; None of a launch on another number of ranks."""
     if len(next(iter(sample.seconds.values()), [])) != size:
         return None
     count = sample.epoch - sample.after
     each = {name: _each(name, of, size, count) for name, of in sample.seconds.items()}
-    return Sample(sample.after, sample.epoch, each)  # type: ignore[arg-type]
+    return _Sample(sample.after, sample.epoch, each)  # type: ignore[arg-type]
 
 
-def _phases(end: End, samples: Sequence[Sample], size: int, run: int) -> dict[str, np.ndarray]:
+def _phases(end: End, samples: Sequence[_Sample], size: int, run: int) -> dict[str, np.ndarray]:
     """Seconds an epoch of every rank: of the whole run, or as far as samples say it."""
     if end.rank_phases is not None:
         each = {name: _each(name, values, size, run) for name, values in end.rank_phases.items()}

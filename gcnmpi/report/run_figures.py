@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -49,11 +50,6 @@ class Entry:
     name: str  # with its number, if there are several
     runs: Sequence[RunFacts]
 
-    @property
-    def colour(self) -> int:
-        """Of its curves and bars."""
-        return look(self.place)["colour"]
-
 
 def entries_of(runs: Sequence[RunFacts]) -> list[Entry]:
     """The entries of a comparison: runs that differ by chance only are one."""
@@ -73,7 +69,7 @@ def entries_of(runs: Sequence[RunFacts]) -> list[Entry]:
 
 
 @dataclass(frozen=True)
-class Curve:
+class _Curve:
     """A curve over epochs or leads, its span over several runs, and the best epoch of its run."""
 
     name: str
@@ -99,7 +95,7 @@ def curves(runs: Sequence[RunFacts], prefix: str = "") -> list[Figure]:
     for metric in metrics:
         title = heading_of(metric) if len(runs) == 1 else f"Validation {label_of(metric)}"
         what = (
-            f"{title}, after each epoch" if len(runs) == 1 else f"{title} {whose}, after each epoch"
+            f"{title} after each epoch" if len(runs) == 1 else f"{title} {whose}, after each epoch"
         )
         lines = _of_metric(entries, metric, ("val", "test", "train"), _over_epochs)
         slug = "".join(c if c.isalnum() and c.isascii() else "-" for c in metric)
@@ -140,7 +136,7 @@ def _of_metric(
     masks: Sequence[str],
     values: Callable[[RunFacts, str, str], _Values],
     ring: bool = True,
-) -> list[Curve]:
+) -> list[_Curve]:
     """A curve of each mask of a single run; of several runs, one of the first mask of each."""
     if [len(entry.runs) for entry in entries] != [1]:
         scored = [entry for entry in entries if metric in entry.runs[0].metrics]
@@ -150,7 +146,9 @@ def _of_metric(
     (run,) = entries[0].runs
     best = run.best_epoch if ring else None
     return [
-        Curve(_NAMES[mask], *values(run, mask, metric), place, best=best if mask == "val" else None)
+        _Curve(
+            _NAMES[mask], *values(run, mask, metric), place, best=best if mask == "val" else None
+        )
         for place, mask in enumerate(masks)
     ]
 
@@ -163,7 +161,7 @@ def _of_entries(
     chosen_by: str | None = None,
     size: float = 1.0,
     ring: bool = True,
-) -> list[Curve]:
+) -> list[_Curve]:
     """A curve for each entry; of more than can be told apart, one of all runs and the best."""
     few = len(entries) <= APART
     chosen = entries if few else [Entry(GREY, "all runs", [r for e in entries for r in e.runs])]
@@ -186,59 +184,64 @@ def _of_entries(
         median = [float(np.median(known[x])) for x in xs]
         if len(entry.runs) == 1:
             best_epoch = entry.runs[0].best_epoch if ring else None
-            found.append(Curve(called, xs, median, entry.place, best=best_epoch))
+            found.append(_Curve(called, xs, median, entry.place, best=best_epoch))
         else:
             low, high = ([f(known[x]) for x in xs] for f in (min, max))
-            found.append(Curve(called, xs, median, entry.place, low, high))
+            found.append(_Curve(called, xs, median, entry.place, low, high))
     return found
 
 
 def by_run(runs: Sequence[RunFacts]) -> list[Figure]:
     """Time and bytes of an epoch of each run; means of runs that are one entry."""
     entries = entries_of(runs)[:COLUMNS]
-    names = [entry.name for entry in entries]
-    ticks = [str(place + 1) for place in range(len(entries))]
+    axis = [entry.name for entry in entries], [str(entry.place + 1) for entry in entries]
     figures: list[Figure] = []
+
+    def means(of: Callable[[RunFacts], float]) -> np.ndarray:
+        return np.array([np.mean([of(run) for run in entry.runs]) for entry in entries])
+
+    def mean_of_phase(phase: str) -> np.ndarray:
+        return means(lambda run: float(total(run.phases, [phase]).mean()))
+
     if all(run.phases for run in runs):
-        means = {
-            phase: np.array([
-                np.mean([total(run.phases, [phase]).mean() for run in entry.runs])
-                for entry in entries
-            ])
-            for phase in EPOCH_PHASES
-        }  # fmt: skip
-        size, unit = unit_of(float(np.sum(list(means.values()), axis=0).max()), SECONDS)
-        stacks = {
-            PHASE_NAMES[phase]: (values / size).tolist()
-            for phase, values in means.items()
-            if values.any()
-        }
+        stacks, colours, unit = _stacked({name: mean_of_phase(name) for name in EPOCH_PHASES})
         figures.append(Bars(
             "time-by-run", "Where the time goes, by run",
             "Time per epoch in each phase, mean over ranks. Runs are numbered as in the table.",
-            "run", f"time per epoch ({unit})", names, ticks, stacks,
-            [PHASE_COLOURS[phase] for phase, values in means.items() if values.any()],
+            "run", f"time per epoch ({unit})", *axis, stacks, colours,
         ))  # fmt: skip
-    sent = {id(run): run.sent for run in runs if run.sent is not None}
-    if len(sent) == len({id(run) for run in runs}):
-        for key, title, of, about in (
-            ("bytes-by-run", "Bytes sent, by run", np.sum,
-             "What all ranks together send in the exchanges of an epoch of training."),
-            ("busiest-by-run", "Bytes of the busiest rank", np.max,
-             "What the rank that sends most sends in an epoch of training."),
-        ):  # fmt: skip
-            values = [
-                float(np.mean([of(sent[id(run)]) for run in entry.runs])) for entry in entries
-            ]
-            if not any(values):
-                continue
-            size, unit = unit_of(max(values), BYTES)
+    if any(run.sent is None for run in runs):
+        return figures
+    own = [look(entry.place)["colour"] for entry in entries] if len(entries) > 1 else ()
+    for key, title, of, about in (
+        ("bytes-by-run", "Bytes sent, by run", np.sum,
+         "What all ranks together send in the exchanges of an epoch of training."),
+        ("busiest-by-run", "Bytes of the busiest rank", np.max,
+         "What the rank that sends most sends in an epoch of training."),
+    ):  # fmt: skip
+        values = means(partial(_sent, of))
+        if values.any():
+            size, unit = unit_of(float(values.max()), BYTES)
             figures.append(Bars(
-                key, title, about, "run", f"sent per epoch ({unit})", names, ticks,
-                {"sent": [value / size for value in values]}, [0],
-                own_colours=[entry.colour for entry in entries] if len(entries) > 1 else (),
+                key, title, about, "run", f"sent per epoch ({unit})", *axis,
+                {"sent": (values / size).tolist()}, [0], own_colours=own,
             ))  # fmt: skip
     return figures
+
+
+def _sent(of: Callable[[np.ndarray], float], run: RunFacts) -> float:
+    assert run.sent is not None
+    return float(of(run.sent))
+
+
+def _stacked(spent: Mapping[str, np.ndarray]) -> tuple[dict[str, Sequence[float]], list[int], str]:
+    """Phases as stacks of bars: their heights by name, colours, and the unit of time."""
+    there = {name: spent[name] for name in EPOCH_PHASES if name in spent and spent[name].any()}
+    size, unit = unit_of(float(np.sum(list(there.values()), axis=0).max(initial=0)), SECONDS)
+    heights: dict[str, Sequence[float]] = {
+        PHASE_NAMES[name]: (values / size).tolist() for name, values in there.items()
+    }
+    return heights, [PHASE_COLOURS[name] for name in there], unit
 
 
 def _curves(
@@ -246,7 +249,7 @@ def _curves(
     title: str,
     about: str,
     label: str,
-    lines: Sequence[Curve],
+    lines: Sequence[_Curve],
     *,
     log: bool = False,
     from_zero: bool = True,
@@ -298,98 +301,98 @@ def _columns(points: Binned) -> list[str]:
 
 
 CELLS = 64  # rows and columns of the bytes between ranks
+# Of one number a rank: title, what it is in a sentence and at the axis, units, colour.
+_OF_RANKS = {
+    "sent": ("Bytes sent by each rank", "What each rank sends in the exchanges of an epoch of "
+             "training, counted where it is handed to MPI", "sent per epoch", BYTES, 0),
+    "received": ("Bytes received by each rank", "What each rank receives in the exchanges of an "
+                 "epoch of training, counted where it is handed to MPI", "received per epoch",
+                 BYTES, 2),
+    "entries": ("Entries of M of each rank", "Entries multiplied", "entries multiplied", (), 0),
+    "rows": ("Vertices of each rank", "Vertices owned", "vertices owned", (), 2),
+}  # fmt: skip
 
 
-def time_figures(run: RunFacts, prefix: str) -> list[Figure]:
-    """Phases of every rank, and how waiting changes over the epochs."""
-    figures: list[Figure] = []
-    if run.phases:
-        spent = {name: run.phases[name] for name in EPOCH_PHASES if name in run.phases}
-        spent = {name: values for name, values in spent.items() if values.any()}
-        stack = np.array(list(spent.values())).reshape(len(spent), run.ranks)
-        size, unit = unit_of(float(stack.sum(axis=0).max(initial=0)), SECONDS)
-        figures.append(_rank_bars(
-            run, prefix + "phases", "Phases of each rank",
-            f"Mean time of an epoch on each rank, {_who_waits(run)}",
-            f"time per epoch ({unit})",
-            {PHASE_NAMES[name]: values / size for name, values in spent.items()},
-            [PHASE_COLOURS[name] for name in spent],
-        ))  # fmt: skip
-    if len(run.samples) > 1 and run.ranks > 1:
-        figures += [_waiting(run, prefix), _work_over_time(run, prefix)]
-    return figures
+def figures_of_run(run: RunFacts, prefix: str = "") -> dict[str, list[Figure]]:
+    """Where the time of a run goes, who sends what to whom, the balance of work, memory."""
+    return {
+        "time": _phases(run, prefix) + _over_time(run, prefix),
+        "bytes": [*_bytes(run, prefix), *_of_ranks(run, prefix, "sent"),
+                  *_of_ranks(run, prefix, "received")],
+        "balance": [*_of_ranks(run, prefix, "entries"), *_of_ranks(run, prefix, "rows"),
+                    *_entries_and_time(run, prefix)],
+        "memory": _memory(run, prefix),
+    }  # fmt: skip
 
 
-def traffic_figures(run: RunFacts, prefix: str) -> list[Figure]:
+def _phases(run: RunFacts, prefix: str) -> list[Figure]:
+    """The phases of every rank."""
+    if not run.phases:
+        return []
+    stacks, colours, unit = _stacked(run.phases)
+    return [_rank_bars(
+        run, prefix + "phases", "Phases of each rank",
+        f"Mean time of an epoch on each rank, {_who_waits(run)}", f"time per epoch ({unit})",
+        {name: np.array(values) for name, values in stacks.items()}, colours,
+    )]  # fmt: skip
+
+
+def _bytes(run: RunFacts, prefix: str) -> list[Figure]:
     """Who sends how much to whom."""
-    figures: list[Figure] = []
-    if run.pairs is not None and run.pairs.any():
-        groups = groups_of(run.ranks, CELLS)
-        starts = [group.start for group in groups]
-        grouped = np.add.reduceat(np.add.reduceat(run.pairs, starts, 0), starts, 1)
-        size, unit = unit_of(float(grouped.max()), BYTES)
-        shown = np.where(grouped > 0, grouped / size, np.nan)
-        together = (
-            "" if len(groups[0]) == 1 else f" A cell is {len(groups[0])} × {len(groups[0])} ranks."
-        )
-        peers = (run.pairs > 0).sum(axis=1)
-        place = np.unravel_index(int(run.pairs.argmax()), run.pairs.shape)
-        figures.append(HeatMap(
-            prefix + "bytes", "Bytes between ranks",
-            "What each rank (row) sends to each other (column) in an epoch of training: at most "
-            f"{with_unit(float(run.pairs.max()), BYTES)}, from rank {place[0]} to rank {place[1]}. "
-            f"On average, a rank sends to {number(float(peers.mean()), 3)} others.{together} Empty "
-            "cells: nothing is sent.",
-            "to rank", "from rank", shown,
-            [f"from {named('rank', group)}" for group in groups],
-            [f"to {named('rank', group)}" for group in groups],
-            [str(group.start) for group in groups], [str(group.start) for group in groups],
-            colour_label=f"bytes per epoch ({unit})",
-        ))  # fmt: skip
-    for key, title, values in (("sent", "sent", run.sent), ("received", "received", run.received)):
-        if values is not None and values.any():
-            size, unit = unit_of(float(values.max()), BYTES)
-            about = (
-                f"What each rank {'sends' if key == 'sent' else 'receives'} in the exchanges of an "
-                f"epoch of training, counted where it is handed to MPI: {_spread(values, BYTES)}."
-            )
-            figures.append(_rank_bars(
-                run, prefix + key, f"Bytes {title} by each rank", about,
-                f"{title} per epoch ({unit})", {title: values / size}, [0 if key == "sent" else 2],
-                mean=True,
-            ))  # fmt: skip
-    return figures
+    if run.pairs is None or not run.pairs.any():
+        return []
+    groups = groups_of(run.ranks, CELLS)
+    starts = [group.start for group in groups]
+    grouped = np.add.reduceat(np.add.reduceat(run.pairs, starts, 0), starts, 1)
+    size, unit = unit_of(float(grouped.max()), BYTES)
+    cell = f" A cell is {len(groups[0])} × {len(groups[0])} ranks." if len(groups[0]) > 1 else ""
+    peers = (run.pairs > 0).sum(axis=1)
+    place = np.unravel_index(int(run.pairs.argmax()), run.pairs.shape)
+    ticks = [str(start) for start in starts]
+    return [HeatMap(
+        prefix + "bytes", "Bytes between ranks",
+        "What each rank (row) sends to each other (column) in an epoch of training: at most "
+        f"{with_unit(float(run.pairs.max()), BYTES)}, from rank {place[0]} to rank {place[1]}. "
+        f"On average, a rank sends to {number(float(peers.mean()), 3)} others.{cell} Empty "
+        "cells: nothing is sent.",
+        "to rank", "from rank", np.where(grouped > 0, grouped / size, np.nan),
+        [f"from {named('rank', group)}" for group in groups],
+        [f"to {named('rank', group)}" for group in groups], ticks, ticks,
+        colour_label=f"bytes per epoch ({unit})",
+    )]  # fmt: skip
 
 
-def work_figures(run: RunFacts, prefix: str) -> list[Figure]:
-    """How evenly rows, entries and time are spread."""
-    figures: list[Figure] = []
-    for key, title, values, colour in (
-        ("entries", "Entries of M", run.entries, 0), ("rows", "Vertices", run.rows, 2),
-    ):  # fmt: skip
-        if values is not None and values.any():
-            what = "entries multiplied" if key == "entries" else "vertices owned"
-            figures.append(_rank_bars(
-                run, prefix + key, f"{title} of each rank",
-                f"{what.capitalize()}: {_spread(values)}.",
-                what, {what: values}, [colour], mean=True,
-            ))  # fmt: skip
-    if run.phases and run.entries is not None and run.ranks > 1:
-        spent = total(run.phases, ["spmm"])
-        if spent.any():
-            size, unit = unit_of(float(spent.max()), SECONDS)
-            figures.append(Points(
-                prefix + "work", "Entries and time",
-                "One point per rank. Points on a line through the origin: time follows the number "
-                "of entries. A point far above it: a slower or busier core.",
-                "entries multiplied", f"sparse products per epoch ({unit})",
-                [Series("ranks", run.entries.tolist(), (spent / size).tolist(), colour=0)],
-                [[f"rank {rank}" for rank in range(run.ranks)]],
-            ))  # fmt: skip
-    return figures
+def _of_ranks(run: RunFacts, prefix: str, key: str) -> list[Figure]:
+    """A bar for each rank, of one of _OF_RANKS; none where it is not known."""
+    values = getattr(run, key)
+    if values is None or not values.any():
+        return []
+    title, about, label, units, colour = _OF_RANKS[key]
+    size, unit = unit_of(float(values.max()), units) if units else (1.0, "")
+    return [_rank_bars(
+        run, prefix + key, title, f"{about}: {_spread(values, units)}.",
+        f"{label} ({unit})" if unit else label,
+        {key if units else label: values / size}, [colour], mean=True,
+    )]  # fmt: skip
 
 
-def memory_figures(run: RunFacts, prefix: str) -> list[Figure]:
+def _entries_and_time(run: RunFacts, prefix: str) -> list[Figure]:
+    """Whether the ranks that multiply most take longest."""
+    spent = total(run.phases, ["spmm"])
+    if run.entries is None or run.ranks == 1 or not spent.any():
+        return []
+    size, unit = unit_of(float(spent.max()), SECONDS)
+    return [Points(
+        prefix + "work", "Entries and time",
+        "One point per rank. Points on a line through the origin: time follows the number "
+        "of entries. A point far above it: a slower or busier core.",
+        "entries multiplied", f"sparse products per epoch ({unit})",
+        [Series("ranks", run.entries.tolist(), (spent / size).tolist(), colour=0)],
+        [[f"rank {rank}" for rank in range(run.ranks)]],
+    )]  # fmt: skip
+
+
+def _memory(run: RunFacts, prefix: str) -> list[Figure]:
     """The peak of every rank, beside the forecast."""
     if run.peak is None or not run.peak.any():
         return []
@@ -398,10 +401,10 @@ def memory_figures(run: RunFacts, prefix: str) -> list[Figure]:
     mark = None
     if run.forecast is not None:
         mark = "forecast for the rank that needs most", run.forecast / size
-        ratio = float(run.peak.max()) / run.forecast
         about += (
             f" Forecast by gcnmpi plan for the rank that needs most: "
-            f"{with_unit(run.forecast, BYTES)}; the largest peak is {ratio:.0%} of that."
+            f"{with_unit(run.forecast, BYTES)}; the largest peak is "
+            f"{float(run.peak.max()) / run.forecast:.0%} of that."
         )
     return [_rank_bars(
         run, prefix + "memory", "Peak memory", about, f"memory ({unit})",
@@ -437,59 +440,42 @@ def _rank_bars(
     )  # fmt: skip
 
 
-def _waiting(run: RunFacts, prefix: str) -> HeatMap:
-    """How much of an epoch each rank waits, over the epochs."""
+def _over_time(run: RunFacts, prefix: str) -> list[Figure]:
+    """How much each rank waits, and how long ranks compute and wait, over the epochs."""
+    samples = run.samples
+    if len(samples) < 2 or run.ranks == 1:
+        return []
     groups = groups_of(run.ranks, CELLS)
     starts, sizes = [group.start for group in groups], [len(group) for group in groups]
-    shares = []
-    for sample in run.samples:
-        wait, work = sample.of(WAITING), sample.of(COMPUTING)
-        both = np.where(wait + work > 0, wait + work, 1)
-        shares.append(np.add.reduceat(100 * wait / both, starts) / sizes)
-    edges = [run.samples[0].after, *(sample.epoch for sample in run.samples)]
-    together = "" if len(groups[0]) == 1 else f" A row is the mean of {len(groups[0])} ranks."
-    return HeatMap(
+    work, wait = (np.array([s.of(names) for s in samples]) for names in (COMPUTING, WAITING))
+    shares = 100 * wait / np.where(wait + work > 0, wait + work, 1)
+    row = f" A row is the mean of {len(groups[0])} ranks." if len(groups[0]) > 1 else ""
+    spans = [_span(sample.after, sample.epoch) for sample in samples]
+    heat = HeatMap(
         prefix + "waiting", "Waiting over the epochs",
         "The share of an epoch that each rank (row) spends waiting for rows of other ranks or for "
         "the reduction. The rank that waits least is the one that the others wait for. A column is "
-        f"the epochs between two samples, which become rarer as a run goes on.{together}",
-        "epoch", "rank", np.array(shares).T,
-        [named("rank", group) for group in groups],
-        [_span(sample.after, sample.epoch) for sample in run.samples],
-        [str(start) for start in starts], [str(sample.epoch) for sample in run.samples],
-        edges, "waiting (% of an epoch)",
+        f"the epochs between two samples, which become rarer as a run goes on.{row}",
+        "epoch", "rank", np.add.reduceat(shares, starts, axis=1).T / np.array(sizes)[:, None],
+        [named("rank", group) for group in groups], spans,
+        [str(start) for start in starts], [str(sample.epoch) for sample in samples],
+        [samples[0].after, *(sample.epoch for sample in samples)], "waiting (% of an epoch)",
     )  # fmt: skip
-
-
-def _span_of(values: np.ndarray) -> tuple[list[float], list[float], list[float]]:
-    """Mean, least and most over the ranks, of (samples, P)."""
-    return values.mean(axis=1).tolist(), values.min(axis=1).tolist(), values.max(axis=1).tolist()
-
-
-def _work_over_time(run: RunFacts, prefix: str) -> Lines:
-    """How long ranks compute and wait, from the rank with the least to the one with the most."""
-    found = {
-        "computing and packing": np.array([sample.of(COMPUTING) for sample in run.samples]),
-        "waiting": np.array([sample.of(WAITING) for sample in run.samples]),
-    }
-    size, unit = unit_of(
-        max(float(values.mean(axis=1).max()) for values in found.values()), SECONDS
-    )
-    middle = [(sample.after + 1 + sample.epoch) / 2 for sample in run.samples]
-    series = [
-        Series(name, middle, *_span_of(values / size), colour=colour)
-        for (name, values), colour in zip(found.items(), (0, 5), strict=True)
-    ]
-    slowest = found["computing and packing"].argmax(axis=1)
+    size, unit = unit_of(max(float(values.mean(axis=1).max()) for values in (work, wait)), SECONDS)
+    middle = [(sample.after + 1 + sample.epoch) / 2 for sample in samples]
+    series = []
+    for name, values, colour in (("computing and packing", work, 0), ("waiting", wait, 5)):
+        mean, low, high = (f(values / size, axis=1).tolist() for f in (np.mean, np.min, np.max))
+        series.append(Series(name, middle, mean, low, high, colour=colour))
+    slowest = work.argmax(axis=1)
     rank = int(np.bincount(slowest).argmax())
-    often = int((slowest == rank).sum())
-    return Lines(
+    lines = Lines(
         prefix + "work-over-epochs", "Work and waiting over the epochs",
         "Line: mean over ranks; band: from the rank with the least to the rank with the most. "
-        f"Rank {rank} computed longest in {often} of {len(slowest)} samples.",
-        "epoch", f"time per epoch ({unit})", series,
-        [_span(sample.after, sample.epoch) for sample in run.samples],
+        f"Rank {rank} computed longest in {(slowest == rank).sum()} of {len(slowest)} samples.",
+        "epoch", f"time per epoch ({unit})", series, spans,
     )  # fmt: skip
+    return [heat, lines]
 
 
 def _who_waits(run: RunFacts) -> str:

@@ -8,8 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gcnmpi.cluster.jobs import ENDED, Job, ended, in_queue
-from gcnmpi.cluster.submit import JOB, SCRIPT
+from gcnmpi.cluster.submit import ENDED, JOB, SCRIPT, Job, ended, in_queue
 from gcnmpi.run.checkpoint_files import FOLDER, place_of, stored
 from gcnmpi.run.claims import STOP
 from gcnmpi.run.record import RECORD, RunRecord, read_run

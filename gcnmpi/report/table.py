@@ -5,13 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.box import Box
 
 from gcnmpi.options.task import is_better
 from gcnmpi.report.comparison import (
@@ -28,13 +27,13 @@ from gcnmpi.report.comparison import (
     spread,
     told_pairs,
 )
+from gcnmpi.report.progress import print_rows
 from gcnmpi.report.run_facts import RunFacts, facts_of
 from gcnmpi.run.record import RECORD, Start, read_run
 from partition.charts.figures import check_figure, save_figures
 from partition.errors import UserError, shown
 from partition.graph.vertex_pairs import HELD_OUT
 from partition.records import make_room_for
-from partition.terminal import print_wide, table_of
 
 if TYPE_CHECKING:
     from gcnmpi.run.repeated import Outcome
@@ -103,19 +102,6 @@ def print_runs(
     else:
         _print_table(runs, rows)
         _print_leads(runs)
-
-
-def print_rows(
-    texts: Iterable[str],
-    numbers: Iterable[str],
-    rows: Iterable[Sequence[str]],
-    box: Box | None = None,
-) -> None:
-    """Print a table on the standard output: columns of texts, then of numbers."""
-    table = table_of(texts, numbers, box)
-    for row in rows:
-        table.add_row(*row)
-    print_wide(table)
 
 
 def _named(runs: Sequence[RunFacts]) -> list[RunFacts]:
@@ -304,10 +290,9 @@ def print_repeated(found: Sequence[Outcome], as_json: bool = False) -> None:
     if as_json:
         print(json.dumps({"runs": [asdict(outcome) for outcome in found], "points": points}))
         return
-    table = table_of(["run"], ["epoch", "val", "test"])
-    for run in found:
-        table.add_row(shown(run.name), str(run.epoch), _figure(run.val), _figure(run.test))
-    print_wide(table)
+    print_rows(["run"], ["epoch", "val", "test"], (
+        (shown(run.name), str(run.epoch), _figure(run.val), _figure(run.test)) for run in found
+    ))  # fmt: skip
     metrics = " or ".join(dict.fromkeys(run.metric for run in found))
     print(f"{metrics} of {len(found)} runs, each in its epoch of the best validation {metrics}")
     best: dict[str, dict[str, Any]] = {}  # of the points that are chosen by one metric

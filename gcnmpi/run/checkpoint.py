@@ -32,8 +32,8 @@ from gcnmpi.mpi.comm import Comm, agreed, from_root
 from gcnmpi.nn.model import Model
 from gcnmpi.options.config import Config, table_of
 from gcnmpi.options.frames import ends
-from gcnmpi.options.own_code import same_network
 from gcnmpi.options.train import decided_by_evaluations
+from gcnmpi.options.user_network import same_network
 from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.checkpoint_files import DamagedError
 from gcnmpi.run.opening import Opened

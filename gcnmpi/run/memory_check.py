@@ -13,11 +13,12 @@ from gcnmpi.mpi.comm import Comm, from_root, host_name, maximum
 from gcnmpi.mpi.hosts import node_around
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import resolve
-from gcnmpi.options.memory import Residences
 from gcnmpi.options.scheme import GridOptions
+from gcnmpi.options.train import Residences
 from gcnmpi.planner.machine import Machine, read_machine
 from gcnmpi.planner.memory import evaluation_memory
 from gcnmpi.planner.ranking import Candidate, Setting, ranks_that_suffice
+from gcnmpi.run.opening import Plan
 from partition.errors import UserError
 
 GIGA = 1e9
@@ -64,28 +65,27 @@ def check_evaluation(
     return check_node_memory(comm, "inference", source, config, setting_of, force, tell)
 
 
-def within_memory(comm: Comm, source: Source, config: Config, ends: tuple[int, int]) -> Config:
-    """The configuration with a ``train.memory`` that needs no forecast, the same on all ranks.
+def within_memory(comm: Comm, plan: Plan) -> Plan:
+    """The plan with a ``train.memory`` that needs no forecast, the same on all ranks.
 
-    As much is kept as a rank may take and its node has free; the ends are the widths of features
-    and logits. A UserError if a size that the user gave does not suffice.
+    As much is kept as a rank may take and its node has free. A UserError if a size that the user
+    gave does not suffice.
     """
+    config = plan.config
     if Residences.told(config.train.memory) is not None:
-        return config
+        return plan
     node = _node_memory(comm, config)
 
     def resolved() -> str:
         known = config.scheme.machine
         machine = read_machine(known)[0] if known else Machine()
-        setting = Setting(
-            source.stored, config, replace(machine, process_bytes=node.process),
-            node.ranks_per_node, *ends, locality=False, limit=node.free + node.process,
-        )  # fmt: skip
-        groups = config.train.groups
-        candidate = Candidate(config.scheme, {}, 0, source.partition, groups=groups)
-        return setting.case(candidate, comm.size).work.config.train.memory
+        machine = replace(machine, process_bytes=node.process)
+        limit = node.free + node.process
+        setting = plan.setting().on(config, machine, node.ranks_per_node, limit)
+        return setting.case(plan.candidate, comm.size).work.config.train.memory
 
-    return replace(config, train=replace(config.train, memory=from_root(comm, resolved)))
+    train = replace(config.train, memory=from_root(comm, resolved))
+    return replace(plan, config=replace(config, train=train))
 
 
 def check_scratch(config: Config) -> None:

@@ -1,6 +1,6 @@
 """Training, inference, propagation and PyTorch begin alike: all ranks open a graph folder.
 
-:func:`open_folder` maps it on every rank, :func:`find_source` resolves what rank 0 decides for all,
+:func:`open_folder` maps it on every rank, :func:`make_plan` resolves what rank 0 decides for all,
 :func:`start` makes what is computed with, :func:`load_matrix` brings M to its owners. In between,
 each checks what is its own.
 """
@@ -8,7 +8,9 @@ each checks what is its own.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +36,8 @@ from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import KERNELS, resolve
 from gcnmpi.options.scheme import SCHEMES, ExchangeOptions
 from gcnmpi.options.train import ranks_of_group
-from gcnmpi.planner.auto import misused, resolved_options
+from gcnmpi.planner.auto import misused, resolved_options, setting_of
+from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.schemes.interface import Entry, Scheme
 from partition.errors import UserError
 from partition.graph.graph import of_split
@@ -77,14 +80,30 @@ def open_folder(comm: Comm, path: str | os.PathLike, config: Config) -> StoredGr
     return stored
 
 
-def find_source(
+@dataclass(frozen=True)
+class Plan:
+    """What a run uses of a folder, resolved alike on all ranks; nothing is loaded."""
+
+    source: Source
+    config: Config  # with the options of the scheme, and the relations of pairs
+    # What forecasts are made of, on rank 0: made when the first one asks for it
+    setting: Callable[[], Setting]
+
+    @property
+    def candidate(self) -> Candidate:
+        """What forecasts are about."""
+        config, partition = self.config, self.source.partition
+        return Candidate(config.scheme, {}, 0, partition, groups=config.train.groups)
+
+
+def make_plan(
     comm: Comm,
     graph: str | os.PathLike | StoredGraph,
     partition: str | None,
     config: Config,
     whole_rows: bool = False,
-) -> tuple[Source, Config]:
-    """A graph folder and its partition, which all ranks find alike; nothing is loaded.
+) -> Plan:
+    """A graph folder, its partition and the options of the scheme, as rank 0 resolves them.
 
     Parameters
     ----------
@@ -93,12 +112,6 @@ def find_source(
         Its name; or that of a pair, of which the one is taken that suits the run.
     whole_rows : bool
         Whether whole rows will be sent, whatever the configuration says.
-
-    Returns
-    -------
-    source : Source
-    config : Config
-        With the options of the scheme, and the relations of pairs, as they are resolved.
 
     Raises
     ------
@@ -110,16 +123,17 @@ def find_source(
     with agreed(comm):
         size = ranks_of_group(comm.size, config.train)
         config = task_of(config.task).resolve(config, stored)
-    found, scheme = from_root(
-        comm, lambda: resolved_options(stored, partition, config, size, per_node, whole_rows)
-    )
+    setting = functools.cache(lambda: setting_of(stored, config, per_node))
+    where = size, per_node, whole_rows, setting
+    found, scheme = from_root(comm, lambda: resolved_options(stored, partition, config, *where))
     with agreed(comm):  # on another host, the path may lead to another file
         if comm.rank and found is not None:
             mine = read_partition(stored.path, found.name, parts=False)
             if mine.id != found.id:
                 raise _another_one(comm, stored)
-    config = dataclasses.replace(config, scheme=scheme)
-    return Source(stored, found, resolved_direction(stored, config)), config
+    direction = resolved_direction(stored, config)
+    resolved = dataclasses.replace(config, scheme=scheme)
+    return Plan(Source(stored, found, direction), resolved, setting)
 
 
 def _another_one(comm: Comm, stored: StoredGraph) -> UserError:

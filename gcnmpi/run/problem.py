@@ -19,7 +19,7 @@ from gcnmpi.layout.arcs import check_content
 from gcnmpi.layout.entries import OF_RELATIONS, TYPE, UNKNOWN, WHOLE_TYPE
 from gcnmpi.layout.loading import Readable, load_sparse
 from gcnmpi.layout.place import Place, Space
-from gcnmpi.layout.runtime import Runtime, Source
+from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed, told_to
 from gcnmpi.mpi.reduction import (
     NCCL,
@@ -41,11 +41,11 @@ from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.nn.tasks.interface import Targets, task_of
 from gcnmpi.options.config import Config
 from gcnmpi.options.frames import ends
-from gcnmpi.options.memory import Residences
 from gcnmpi.options.train import batches_of, ranks_of_group
+from gcnmpi.planner.ranking import Setting
 from gcnmpi.run.cuda_graph import resolve_cuda_graph
 from gcnmpi.run.memory_check import check_scratch, within_memory
-from gcnmpi.run.opening import Opened, find_source, load_matrix, start
+from gcnmpi.run.opening import Opened, Plan, load_matrix, make_plan, start
 from gcnmpi.run.own_rows import (
     Load,
     check_finite,
@@ -84,6 +84,7 @@ class Problem(Opened):
     program: Program  # the same, compiled for the scheme
     scheme: Scheme
     reduction: str  # "mpi" or "nccl": what sums the gradients, resolved
+    setting: Callable[[], Setting]  # of forecasts, on rank 0
 
     @property
     def rows(self) -> int:
@@ -122,28 +123,20 @@ def open_problem(
     config = dataclasses.replace(config, graph=graph_of(config))
     if trains:
         config = of_steps(config)
-    source, config = find_source(comm, graph, partition, config)
-    with agreed(comm):
-        widths = widths or ends(config.task, config.model, source.stored.manifest)
-        manifest = source.stored.manifest
-        network = network_of(
-            config.model, *widths, manifest.arc_features, config.task, manifest.schema
-        )
-        size = ranks_of_group(comm.size, config.train)
-        program, demand = program_on(network, source, config, size, trains)
-        if trains:
-            program_of_batches(config, source.stored, network, program)
-        if trains:
-            check_scratch(config)
+    plan = make_plan(comm, graph, partition, config)
     steps = task_of(config.task).steps(config.task)
-    of_steps_alone = batches_of(config.train) is None and not steps.matrix
-    if trains and (program.needs_entries or of_steps_alone):
-        config = within_memory(comm, source, config, widths)
-        # Without a forecast, rows of arcs are made again, and all else is kept.
-        changes = Residences.told(config.train.memory) != Residences()
-        if changes or program.needs_entries or program.needs_groups:
-            program, _ = program_on(network, source, config, size)
-    found: list[str] = []
+    whole = batches_of(config.train) is None and not steps.matrix
+    if trains and whole:
+        plan = within_memory(comm, plan)
+    with agreed(comm):
+        network, program, demand = _compiled(comm, plan, widths, trains)
+        if trains:
+            program_of_batches(plan.config, plan.source.stored, network, program)
+            check_scratch(plan.config)
+    if trains and not whole and program.needs_entries:
+        plan = within_memory(comm, plan)
+        network, program, _ = _compiled(comm, plan, widths, trains)
+    source, config, found = plan.source, plan.config, list[str]()
     if trains:
         config, found = resolve_cuda_graph(comm, config)
     before(source, config)
@@ -161,11 +154,30 @@ def open_problem(
     with told_to(runtime.everyone, runtime.comm):
         scheme = load_matrix(of_group, source, config, demand)
     if steps.samples:
-        scheme = stacked(runtime, scheme, config, manifest.n)
+        scheme = stacked(runtime, scheme, config, source.stored.manifest.n)
     warnings = (*opened.warnings, *found)
     return Problem(
-        runtime, source, config, warnings, opened.machine, network, program, scheme, reduction
-    )
+        runtime, source, config, warnings, opened.machine,
+        network, program, scheme, reduction, plan.setting,
+    )  # fmt: skip
+
+
+def _compiled(
+    comm: Comm, plan: Plan, widths: tuple[int, int] | None, trains: bool
+) -> tuple[Network, Program, Demand]:
+    """The network, its program, and what that asks of the scheme.
+
+    Rank 0 may have compiled it for a forecast.
+    """
+    source, config, size = plan.source, plan.config, ranks_of_group(comm.size, plan.config.train)
+    if trains and widths is None and comm.rank == 0:
+        setting = plan.setting()
+        program = setting.program(plan.candidate, size, config.train.memory)
+        return setting.work.network, *program
+    manifest = source.stored.manifest
+    widths = widths or ends(config.task, config.model, manifest)
+    network = network_of(config.model, *widths, manifest.arc_features, config.task, manifest.schema)
+    return network, *program_on(network, source, config, size, trains)
 
 
 def stacked(runtime: Runtime, scheme: Scheme, config: Config, n: int) -> StackedScheme:

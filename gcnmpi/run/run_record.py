@@ -33,7 +33,7 @@ from gcnmpi.options.config import TrainConfig, table_of
 from gcnmpi.options.requests import LOGS
 from gcnmpi.options.task import chosen_metrics
 from gcnmpi.planner.machine import Machine
-from gcnmpi.planner.ranking import Candidate, Setting
+from gcnmpi.planner.ranking import Candidate
 from gcnmpi.run import checkpoint, checkpoint_files
 from gcnmpi.run.best import Best
 from gcnmpi.run.evaluation import Evaluation
@@ -457,7 +457,7 @@ def _forecast(problem: Problem, per_node: int, memory: Forecast | None) -> dict[
     candidate = Candidate(config.scheme, {}, 0, source.partition, groups=config.train.groups)
     size = problem.runtime.everyone.size
     try:
-        setting = Setting(source.stored, config, Machine(), per_node, locality=False)
+        setting = problem.setting().on(config, Machine(), per_node)
         case = setting.case(candidate, size)
     except UserError:
         return dict.fromkeys(("rows", "entries", "memory_forecast_bytes"))

@@ -15,9 +15,8 @@ from gcnmpi.mpi.comm import Comm, from_root
 from gcnmpi.mpi.launch import launched
 from gcnmpi.mpi.watch import EXIT_REQUEUE, stop_requests, watchdog
 from gcnmpi.options.config import Config
-from gcnmpi.options.own_code import is_own, load_network
 from gcnmpi.options.requests import BEST_WEIGHTS, LAST_WEIGHTS, NETWORK, TrainRequest, run_name
-from gcnmpi.options.source import source_of
+from gcnmpi.options.user_network import is_user_network, load_network, source_of
 from gcnmpi.run import trainer
 from gcnmpi.run.claims import Claims
 from gcnmpi.run.opening import open_folder
@@ -110,7 +109,7 @@ def train_run(
     problem = open_problem(comm, stored, asked.partition, asked.config)
     name = run_name(asked.graph, asked.partition)
     folder = asked.out or guard.claims.new_folder(Path("runs"), name)
-    if is_own(asked.config.model.name):
+    if is_user_network(asked.config.model.name):
         from_root(comm, lambda: _keep_network(folder, asked.config.model.name))
     with begin(problem) as on_epoch:
         result = trainer.train(problem, folder, on_epoch, asked.resume, guard.stop, asked.logs)

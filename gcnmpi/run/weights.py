@@ -32,13 +32,13 @@ from gcnmpi.nn.network import Network
 from gcnmpi.nn.spellings import fitted, has_split_towers, spelled
 from gcnmpi.nn.state import ends_of, from_gcn, in_file, stored_shapes, to_parameters, to_state
 from gcnmpi.nn.tasks.interface import OF_EXAMPLES, task_of
-from gcnmpi.options.config import Config, from_table, section_fields, table_of, value_of
+from gcnmpi.options.config import Config, from_table, keys, table_of, value_of
 from gcnmpi.options.frames import OF_FRAMES, ROLLOUT
 from gcnmpi.options.model import NETWORKS, ConvolutionOptions, ModelConfig
-from gcnmpi.options.own_code import is_own, same_network
 from gcnmpi.options.requests import NETWORK, features_path
 from gcnmpi.options.settings import chosen
 from gcnmpi.options.task import TASKS, TaskConfig
+from gcnmpi.options.user_network import is_user_network, same_network
 from gcnmpi.run.classes import class_names, shown
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.weights_file import FORMAT, VERSION, read_arrays, read_facts, write_weights
@@ -323,21 +323,20 @@ def _described(
             f"these are weights of a {stored.model.name} with activation {activation}, here it is "
             f"{here}"
         )
-    keys = {
-        f"{section}.{entry.name}": value_of(stored, f"{section}.{entry.name}")
-        for section in ("model", "graph")
-        for entry, _ in section_fields(section)
-        if entry.name not in NOT_OF_A_NETWORK
+    described = {
+        name: value_of(stored, name)
+        for name in keys()
+        if name.startswith(("model.", "graph.")) and name.split(".")[1] not in NOT_OF_A_NETWORK
     }
     task = facts.get("task")  # of which files of earlier versions say less, or nothing
     names = [name for name in _of_task(stored.task) if isinstance(task, dict) and name in task]
-    keys |= {f"task.{name}": getattr(stored.task, name) for name in names}
-    if is_own(keys["model.name"]):
+    described |= {f"task.{name}": getattr(stored.task, name) for name in names}
+    if is_user_network(described["model.name"]):
         wanted = config.model.name if "model.name" in given else None
-        keys["model.name"] = _own_network(path, keys["model.name"], wanted)
+        described["model.name"] = _own_network(path, described["model.name"], wanted)
     relations = tuple(Relation(*one) for one in said.relations)
     schema = Schema(said.vertex_types, relations, tuple(said.type_features.items()))
-    return _Shown(keys, said.widths, state, {}, said.arc_features, schema)
+    return _Shown(described, said.widths, state, {}, said.arc_features, schema)
 
 
 def _of_task(task: TaskConfig) -> list[str]:

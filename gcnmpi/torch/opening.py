@@ -20,7 +20,7 @@ from gcnmpi.mpi.process import world
 from gcnmpi.mpi.reduction import NCCL, joined, usable_reduction
 from gcnmpi.options.config import Config, from_table
 from gcnmpi.options.task import LINKS
-from gcnmpi.run.opening import find_source, start
+from gcnmpi.run.opening import make_plan, start
 from gcnmpi.run.own_rows import (
     check_labels,
     own_arc_features,
@@ -158,7 +158,8 @@ def open(
         config = replace(config, loading=replace(config.loading, order="none"))
     # g.expand sends whole rows; programs that only call g.aggregate may choose mixed exchanges.
     whole_rows = exchange != "mixed"
-    source, config = find_source(comm, folder.path, folder.partition, config, whole_rows)
+    plan = make_plan(comm, folder.path, folder.partition, config, whole_rows)
+    source, config = plan.source, plan.config
     opened = start(comm, source, config, whole_rows, place)
     runtime, config = _with_summation(opened.runtime, opened.config), opened.config
     opened = replace(opened, runtime=runtime)

@@ -23,7 +23,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from gcnmpi.nn.state import to_state
 from gcnmpi.options.config import Config, from_table
-from gcnmpi.options.model import OwnOptions
+from gcnmpi.options.model import UserNetworkOptions
 from gcnmpi.proof import oracle
 from partition.graph.graph import Graph, arcs, training_rows
 
@@ -224,7 +224,7 @@ class Net(torch.nn.Module):
     ) -> None:
         super().__init__()
         self.graph = graph
-        self.model = model = OwnOptions(**asdict(config.model))  # which has every key
+        self.model = model = UserNetworkOptions(**asdict(config.model))  # which has every key
         self.edges = {"edge_dim": of_arcs or None}
         self.degrees = degrees
         name, hidden, d_in = model.name, list(model.hidden), features

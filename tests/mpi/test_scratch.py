@@ -6,7 +6,7 @@ from words import sets
 
 from gcnmpi.nn.compile.residency import choices
 from gcnmpi.options.config import load_config
-from gcnmpi.options.memory import Residences
+from gcnmpi.options.train import Residences
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Candidate, Setting
 from partition.graph.store import open_graph, read_partition

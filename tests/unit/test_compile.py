@@ -24,8 +24,8 @@ from gcnmpi.nn.operators.elementwise import Bias, Drop
 from gcnmpi.nn.operators.neighbours import AggregateT, Multiply
 from gcnmpi.nn.program import Step
 from gcnmpi.options.config import from_table
-from gcnmpi.options.memory import Residences
 from gcnmpi.options.model import NETWORKS
+from gcnmpi.options.train import Residences
 from gcnmpi.planner.memory import matrices
 from gcnmpi.proof import rules
 from partition.errors import UserError

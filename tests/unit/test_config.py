@@ -15,7 +15,6 @@ from gcnmpi.options.config import (
     SELECTORS,
     Config,
     from_table,
-    key_fields,
     keys,
     load_config,
     read_config,
@@ -23,9 +22,15 @@ from gcnmpi.options.config import (
     value_of,
 )
 from gcnmpi.options.model import NETWORKS
-from gcnmpi.options.own_code import handed_over, is_own, load_network, pinned, same_network
 from gcnmpi.options.settings import spelled
-from gcnmpi.options.source import source_of
+from gcnmpi.options.user_network import (
+    handed_over,
+    is_user_network,
+    load_network,
+    pinned,
+    same_network,
+    source_of,
+)
 from gcnmpi.run.checkpoint import differences, flat
 
 FOLDER = Path(__file__).parents[2] / "configs"
@@ -34,9 +39,9 @@ CONFIGS = sorted(FOLDER.rglob("*.toml"))
 
 def test_every_key_has_a_default_and_a_meaning():
     """And every leaf of the configuration is a key."""
-    told = [(name, default) for name, default, _ in keys()]
+    told = [(name, key.default) for name, key in keys().items()]
     assert sorted(told, key=str) == sorted(flat(table_of(Config())), key=str)
-    assert all(len(meaning) > 5 for _, _, meaning in keys())
+    assert all(len(key.meaning) > 5 for key in keys().values())
     lines = run("config", "train", program=cli).stdout.splitlines()
     shown = {line.split(" = ")[0] for line in lines if line[0] != " "}
     assert shown == {name for name, _ in told if name.startswith("train.")}
@@ -142,11 +147,10 @@ def test_files_that_are_no_configuration(tmp_path):
 
 
 def test_every_key_takes_its_example_as_it_is_spelled_and_integers_have_a_bound():
-    for name, entry, hint in key_fields():
-        shown = spelled(entry.metadata["example"])
-        found = value_of(_with_owner(name, f"{name}={shown}"), name)
-        assert found == entry.metadata["example"], name
-        if hint in (int, tuple[int, ...]):
+    for name, key in keys().items():
+        found = value_of(_with_owner(name, f"{name}={spelled(key.example)}"), name)
+        assert found == key.example, name
+        if key.hint in (int, tuple[int, ...]):
             says = rf"{name} is below \d+, not 9223372036854775808"
             refuses(says, load_config, None, [f"{name}={2**63}"])
 
@@ -175,7 +179,7 @@ def test_options_of_something_else_are_refused(tmp_path):
 
 def _with_owner(name, *settings):
     """A configuration whose scheme, optimizer … reads a key."""
-    needed = {key: entry.metadata["needs"] for key, entry, _ in key_fields()}[name]
+    needed = keys()[name].limits.get("needs")
     for selector, registry in SELECTORS.items():
         owners = registry.owners(name)
         if owners:
@@ -293,7 +297,7 @@ def test_the_source_is_a_script_with_the_same_source(file, tmp_path):
 
 def test_a_function_of_a_program_has_a_name_in_a_block():
     with handed_over(here) as name:
-        assert is_own(name)
+        assert is_user_network(name)
         assert name.startswith("test_config.py:here@")
         config = from_table({"model": {"name": name, "hidden": [5]}})
         assert network_of(config.model, 4, 3).widths == (4, 5, 3)
@@ -369,4 +373,4 @@ def test_a_run_goes_on_with_the_same_network_wherever_its_file_is(file, tmp_path
 
 def test_the_registry_lists_those_that_come_along_only(file):
     assert f"{file}:build" in NETWORKS
-    assert not [name for name in NETWORKS if is_own(name)]
+    assert not [name for name in NETWORKS if is_user_network(name)]

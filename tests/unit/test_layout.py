@@ -218,7 +218,7 @@ def test_tables_are_generated_from_the_registries():
     site = hook()
     rows = re.findall(r"^\| `([\w.]+)` \| `(.+?)` \| (.+) \| .* \|$", site.keys(), re.M)
     assert [(name, default) for name, default, _ in rows] == [
-        (name, json.dumps(default)) for name, default, _ in keys()
+        (name, json.dumps(key.default)) for name, key in keys().items()
     ]
     every = [name for fields in field_tables().values() for name in fields]
     assert re.findall(r"`(\w+)`[,| ]", site.record()) == every

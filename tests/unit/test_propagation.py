@@ -8,9 +8,9 @@ from refusals import refuses
 from small_graphs import from_arcs, make_folder
 
 from gcnmpi.layout.runtime import Source
-from gcnmpi.options.methods import METHODS
 from gcnmpi.propagation.checks import predictions_of, weights_of
 from gcnmpi.propagation.memory import memory
+from gcnmpi.propagation.methods import METHODS
 from gcnmpi.propagation.settings import PropagateRequest
 from partition.graph.store import open_graph
 from partition.importing.synthetic import sbm

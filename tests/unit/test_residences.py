@@ -18,7 +18,7 @@ from gcnmpi.kernels.host.scipy_ import SciPyKernel
 from gcnmpi.nn.compile.residency import choices
 from gcnmpi.nn.scratch import Scratch
 from gcnmpi.options.config import from_table
-from gcnmpi.options.memory import Residences
+from gcnmpi.options.train import Residences
 from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Candidate, Setting

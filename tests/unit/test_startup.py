@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from stored_graphs import small_graph, store
 
-from gcnmpi.cluster.jobs import slurm
+from gcnmpi.cluster.submit import slurm
 from partition import PYTHON
 from partition.backends.process import run_each
 from partition.models.descriptions import RowModel

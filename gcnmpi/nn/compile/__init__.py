@@ -35,7 +35,7 @@ from gcnmpi.nn.program import Instruction, Program, Step, Value
 from gcnmpi.nn.slices import at_once
 from gcnmpi.nn.tape import NO_GRADIENT, Tape
 from gcnmpi.options.config import ModelConfig
-from gcnmpi.options.memory import Residences
+from gcnmpi.options.train import Residences
 from partition.errors import UserError
 
 KEPT = Residences()

@@ -21,10 +21,9 @@ from gcnmpi.nn.program import Program
 from gcnmpi.nn.slices import in_blocks
 from gcnmpi.nn.tasks.interface import task_of
 from gcnmpi.options.config import Config
-from gcnmpi.options.memory import Residences
 from gcnmpi.options.model import ModelConfig
 from gcnmpi.options.scheme import SCHEMES
-from gcnmpi.options.train import batches_of, sampler_of
+from gcnmpi.options.train import Residences, batches_of, sampler_of
 from gcnmpi.schemes.forecast import make_facts
 from gcnmpi.schemes.interface import Entry
 from partition.errors import UserError

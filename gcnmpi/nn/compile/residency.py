@@ -37,7 +37,7 @@ from gcnmpi.nn.operator import Operator
 from gcnmpi.nn.operators.arcs import ArcInput
 from gcnmpi.nn.operators.residences import FETCH, FETCHED, REFILL, STORE, STORED
 from gcnmpi.nn.program import Program, Step, Value
-from gcnmpi.options.memory import Residences
+from gcnmpi.options.train import Residences
 from gcnmpi.schemes.operations import EXCHANGES
 from partition.errors import UserError
 

@@ -18,7 +18,7 @@ import numpy as np
 import gcnmpi
 from gcnmpi.cli.main import cli
 from gcnmpi.mpi.process import OtherRankError, world
-from gcnmpi.options.source import source_of
+from gcnmpi.options.user_network import source_of
 
 sys.path.append(str(Path(__file__).parents[2]))
 from refusals import refuses

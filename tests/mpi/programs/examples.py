@@ -20,7 +20,6 @@ from gcnmpi.options.kernel import KERNELS
 from gcnmpi.options.model import MATRICES, NETWORKS, ConvolutionOptions, HopsOptions
 from gcnmpi.options.requests import InferRequest
 from gcnmpi.options.scheme import SCHEMES
-from gcnmpi.options.settings import options_of
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Setting, rank_schemes
 from gcnmpi.proof.verify import verify
@@ -96,7 +95,6 @@ NETWORKS_OF_PAGE = {
 SCHEMES_OF_PAGE = {"cheb": ("p2p", "tensor3d"), "gated": ("summa",), "states": ("p2p",)}
 
 
-@options_of("model")
 class ChebOptions(ConvolutionOptions, HopsOptions):
     """As the page has it."""
 

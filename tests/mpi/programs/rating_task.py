@@ -12,16 +12,21 @@ from verify_cases import of_case  # noqa: F401
 from gcnmpi.core.volume import NOTHING
 from gcnmpi.mpi.comm import reduce_in_place, slice_of
 from gcnmpi.nn.tasks.interface import Steps, Task
-from gcnmpi.options.settings import key, options_of
+from gcnmpi.options.settings import key
 from gcnmpi.options.task import TaskConfig, add_task
 from gcnmpi.proof.oracle import Rows, Serial
 from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.step import BatchLoss, Work
 
 
-@options_of("task")
 class RatingOptions(TaskConfig):
-    columns: int = key(4, "columns of a vertex's row", low=1)
+    """Attributes
+    ----------
+    columns
+        columns of a vertex's row
+    """
+
+    columns: int = key(4, low=1)
 
 
 add_task("ratings", "rating_task:TASK", RatingOptions, "rmse")
