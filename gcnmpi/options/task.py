@@ -268,9 +268,10 @@ class LinkOptions(_BatchOptions):
 
 
 def add_task(name: str, where: str, options: type[TaskConfig], *metrics: str) -> None:
-    """Add a task to the table: "module:attribute", the class of its options, and its metrics."""
+    """Add a task, "module:attribute", with its options and metrics, before keys are asked for."""
     _TASKS[name] = where
     TASKS.options[name], METRICS_OF[name] = (options,), metrics
+    vars(TASKS).pop("_owners", None)  # computed without it, if keys were asked for before
 
 
 _OF_LABELS = ("f1_micro", "f1_macro", "roc_auc", "average_precision")

@@ -323,20 +323,20 @@ def _described(
             f"these are weights of a {stored.model.name} with activation {activation}, here it is "
             f"{here}"
         )
-    found = {
+    described = {
         name: value_of(stored, name)
         for name in keys()
         if name.startswith(("model.", "graph.")) and name.split(".")[1] not in NOT_OF_A_NETWORK
     }
     task = facts.get("task")  # of which files of earlier versions say less, or nothing
     names = [name for name in _of_task(stored.task) if isinstance(task, dict) and name in task]
-    found |= {f"task.{name}": getattr(stored.task, name) for name in names}
-    if is_user_network(found["model.name"]):
+    described |= {f"task.{name}": getattr(stored.task, name) for name in names}
+    if is_user_network(described["model.name"]):
         wanted = config.model.name if "model.name" in given else None
-        found["model.name"] = _own_network(path, found["model.name"], wanted)
+        described["model.name"] = _own_network(path, described["model.name"], wanted)
     relations = tuple(Relation(*one) for one in said.relations)
     schema = Schema(said.vertex_types, relations, tuple(said.type_features.items()))
-    return _Shown(found, said.widths, state, {}, said.arc_features, schema)
+    return _Shown(described, said.widths, state, {}, said.arc_features, schema)
 
 
 def _of_task(task: TaskConfig) -> list[str]:
