@@ -271,6 +271,7 @@ def add_task(name: str, where: str, options: type[TaskConfig], *metrics: str) ->
     """Add a task to the table: "module:attribute", the class of its options, and its metrics."""
     _TASKS[name] = where
     TASKS.options[name], METRICS_OF[name] = (options,), metrics
+    vars(TASKS).pop("_owners", None)  # which it keeps: a configuration may have been read before
 
 
 _OF_LABELS = ("f1_micro", "f1_macro", "roc_auc", "average_precision")
