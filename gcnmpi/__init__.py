@@ -9,7 +9,7 @@ infers or evaluates.
 _NAMES = {
     "Builder": "gcnmpi.nn.network:Builder",
     "Run": "gcnmpi.api.record:Run",
-    "Stopped": "gcnmpi.run.training:Stopped",
+    "Stopped": "gcnmpi.run.claims:Stopped",
     "UserError": "partition.errors:UserError",
     "evaluate": "gcnmpi.api.inference:evaluate",
     "graph": "gcnmpi.api.graph",

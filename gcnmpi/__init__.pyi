@@ -11,7 +11,7 @@ from gcnmpi.api.training import train as train
 from gcnmpi.api.training import verify as verify
 from gcnmpi.nn.network import Builder as Builder
 from gcnmpi.nn.networks.stack import stack as stack
-from gcnmpi.run.training import Stopped as Stopped
+from gcnmpi.run.claims import Stopped as Stopped
 from partition.errors import UserError as UserError
 
 __version__: str

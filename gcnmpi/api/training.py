@@ -19,10 +19,10 @@ from gcnmpi.options.requests import TrainRequest, VerifyRequest, job_folder
 from gcnmpi.report.checks import print_checks
 from gcnmpi.report.progress import Progress
 from gcnmpi.run.best import diverged
-from gcnmpi.run.claims import check_words
+from gcnmpi.run.claims import Guard, Stopped, check_words, guarded
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.record import Epoch, read_run
-from gcnmpi.run.training import Guard, Stopped, guarded, train_run
+from gcnmpi.run.trainer import train_run
 
 Callback = Callable[[dict[str, Any]], object]
 

@@ -20,8 +20,7 @@ from partition.commands import Assignments, command, options_of
 
 if TYPE_CHECKING:
     from gcnmpi.mpi.comm import Comm
-    from gcnmpi.run.claims import Claims
-    from gcnmpi.run.training import Guard
+    from gcnmpi.run.claims import Claims, Guard
 
 R = TypeVar("R", bound=Request)
 
@@ -128,8 +127,7 @@ def training_job(config: Config, call: Callable[[Comm, Guard], int]) -> Job:
     purpose, words = _purpose(), _words()
 
     def run(comm: Comm) -> int:
-        from gcnmpi.run.claims import check_words
-        from gcnmpi.run.training import guarded
+        from gcnmpi.run.claims import check_words, guarded
 
         with guarded(comm, config, purpose) as guard:
             check_words(comm, config, words)

@@ -21,10 +21,10 @@ from partition.errors import UserError
 
 if TYPE_CHECKING:
     from gcnmpi.mpi.comm import Comm
+    from gcnmpi.run.claims import Guard
     from gcnmpi.run.problem import Problem
     from gcnmpi.run.record import Epoch
     from gcnmpi.run.repeated import Planned
-    from gcnmpi.run.training import Guard
 
 MOST_RUNS = 10_000
 

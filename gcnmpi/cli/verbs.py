@@ -37,10 +37,9 @@ from partition.commands import Assignments, command
 
 if TYPE_CHECKING:
     from gcnmpi.mpi.comm import Comm
-    from gcnmpi.run.claims import Claims
+    from gcnmpi.run.claims import Claims, Guard
     from gcnmpi.run.problem import Problem
     from gcnmpi.run.record import Epoch
-    from gcnmpi.run.training import Guard
 
 
 @verb
@@ -57,7 +56,7 @@ def train(request: TrainRequest, *, quiet: Quiet = False) -> Job:
 
     def call(comm: Comm, guard: Guard) -> int:
         from gcnmpi.report.progress import Progress, print_trained, print_warnings
-        from gcnmpi.run.training import train_run
+        from gcnmpi.run.trainer import train_run
 
         began, machine = time.monotonic(), list[str]()
 

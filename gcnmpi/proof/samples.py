@@ -29,7 +29,7 @@ from partition.graph.store import StoredGraph
 from partition.graph.vertex_pairs import HELD_OUT
 
 
-class SampleProblem(Serial):
+class _SampleProblem(Serial):
     """The loss of a step of samples; the columns of frames in ``config`` are resolved."""
 
     def __init__(self, graph: Graph, samples: SampleSet, direction: str, config: Config) -> None:
@@ -126,7 +126,7 @@ class SampleProblem(Serial):
 def of_samples(stored: StoredGraph, direction: str, config: Config) -> Serial:
     """The twin of a task on samples."""
     assert stored.samples is not None
-    return SampleProblem(stored.merged, stored.samples, direction, config)
+    return _SampleProblem(stored.merged, stored.samples, direction, config)
 
 
 def _copies(graph: Graph, count: int, frames: Frames) -> Graph:

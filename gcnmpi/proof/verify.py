@@ -4,6 +4,14 @@ Trains a few epochs with the real trainer and, on rank 0, with :mod:`gcnmpi.proo
 one against the other; checks the scheme's products by themselves, the gradient by finite
 differences, and the bytes and messages that were counted against those that were predicted.
 Rank 0 holds the whole graph and every dense matrix of a serial pass; this is for graphs that fit.
+
+Two checks need no serial run: the gradient is held against differences of the loss, and the steps
+of an optimizer on a kernel against those of the oracle. In a run of float32, rounding errors of the
+gradient would hide a small error of a step. So the gradients of steps are given, and the parameters
+begin at 0: they are the sum of the steps.
+
+Where ``comm.precision`` rounds messages, such a run is beside the exact one. Everything else is
+checked with exact messages, as tightly as ever.
 """
 
 from __future__ import annotations
@@ -11,47 +19,34 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import DTypeLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from gcnmpi.core import rng
-from gcnmpi.core.precision import EXACT
+from gcnmpi.core.precision import EXACT, FORMATS
 from gcnmpi.halo.matrix import Matrix
-from gcnmpi.kernels.interface.kernel import Array
+from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.place import Place, Space
-from gcnmpi.mpi.comm import Comm, maximum, redistribute, rest_until_all
+from gcnmpi.mpi.comm import Comm, maximum, redistribute, reduce_in_place, rest_until_all
 from gcnmpi.nn.model import Model, input_pieces
+from gcnmpi.nn.optim import Parameters, make_optimizer
 from gcnmpi.nn.tasks.interface import task_of
-from gcnmpi.options.config import Config
+from gcnmpi.options.config import Config, TrainConfig, table_of
 from gcnmpi.options.train import batches_of
-from gcnmpi.proof.checks import (
-    STEPS,
-    STEPS_TOLERANCES,
-    Check,
-    Verified,
-    distance,
-    facts_of,
-    finite_differences,
-    loss_curve,
-    of_each,
-    rounding_checks,
-    size,
-    steps_apart,
-    traffic_checks,
-    worst,
-)
 from gcnmpi.proof.links import training_graph
 from gcnmpi.proof.oracle import FEATURES, Curve, Serial
 from gcnmpi.proof.oracle import train as serial_run
 from gcnmpi.proof.passes import ArcRows
-from gcnmpi.proof.updates import Weights
+from gcnmpi.proof.updates import UPDATES, Weights
 from gcnmpi.run.opening import kernel_of_rank
 from gcnmpi.run.problem import Problem, open_problem
+from gcnmpi.run.record import End
 from gcnmpi.run.step import Step
 from gcnmpi.run.trainer import Result, train
 from gcnmpi.schemes.operations import SUMS
@@ -62,12 +57,71 @@ from partition.graph.metrics import Metrics, measure, measure_mixed
 from partition.graph.store import open_graph, read_partition
 from partition.registry import resolved
 
+STEPS = 50  # that an optimizer makes by itself
+STEPS_TOLERANCES = {"float64": 1e-12, "float32": 2e-6}
+_NAME, _SHAPE = "1.weight", (64, 5)
+# Each predicted number, and the field of the record that counts it.
+_COUNTED = {
+    "bytes": "bytes_sent",
+    "received": "bytes_received",
+    "messages": "messages_sent",
+    "shared": "shared_bytes",
+}
 EPOCHS = 20  # trained at most
 DIRECTIONS = 4  # of finite differences
 
 
 @dataclass(frozen=True)
-class Tolerances:
+class Check:
+    """One check: it passes if ``measured`` ≤ ``tolerance``, so never as NaN."""
+
+    name: str
+    measured: float
+    tolerance: float
+    note: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the check passes."""
+        return bool(self.measured <= self.tolerance)
+
+
+@dataclass(frozen=True)
+class Verified:
+    """The facts of a run, as ``gcnmpi verify --json`` gives them, and its checks.
+
+    On other ranks than 0 the facts are empty.
+    """
+
+    facts: Mapping[str, Any]
+    checks: list[Check]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every check passes."""
+        return all(check.ok for check in self.checks)
+
+
+@dataclass(frozen=True)
+class _Rounding:
+    """How far a rounded run may be from the exact one, relative to its size.
+
+    Wide enough for graphs of some dozen vertices, on which the errors of few rows do not cancel.
+    """
+
+    gradient: float
+    loss: float
+
+
+_ROUNDED = {
+    "bf16": _Rounding(0.05, 0.01),
+    "fp16": _Rounding(0.01, 0.002),
+    "int8": _Rounding(0.1, 0.03),
+}
+
+
+@dataclass(frozen=True)
+class _Tolerances:
     """How far a run of a dtype may be from the serial run in float64, relative to its size."""
 
     curve: float  # losses
@@ -79,8 +133,8 @@ class Tolerances:
 
 
 TOLERANCES = {
-    "float64": Tolerances(1e-10, 1e-10, 1e-12, 1e-9, 1e-5),
-    "float32": Tolerances(1e-4, 1e-4, 1e-5, 1e-3, 0.0),
+    "float64": _Tolerances(1e-10, 1e-10, 1e-12, 1e-9, 1e-5),
+    "float32": _Tolerances(1e-4, 1e-4, 1e-5, 1e-3, 0.0),
 }
 
 
@@ -130,12 +184,12 @@ def verify(
     rounded = []
     if asked.comm.precision != EXACT:
         gradient = None if run is None else run.flat
-        rounded = rounding_checks(comm, graph, partition, asked, result, gradient)
+        rounded = _rounding_checks(comm, graph, partition, asked, result, gradient)
     checks: list[Check] = []
     if comm.rank == 0:
         checks = [*_checks(problem, result, weights, run), *rounded]
     rest_until_all(comm, moved)
-    return Verified(facts_of(problem, result) if comm.rank == 0 else {}, comm.bcast(checks))
+    return Verified(_facts_of(problem, result) if comm.rank == 0 else {}, comm.bcast(checks))
 
 
 @dataclass(frozen=True)
@@ -171,13 +225,13 @@ def _measured(problem: Problem, result: Result) -> _Measured:
     gathered = _gathered(problem) if model.program.needs_halo and not sums_groups else None
     difference = None
     if tolerances.difference:
-        difference = finite_differences(problem, step, tolerances.difference, DIRECTIONS)
+        difference = _finite_differences(problem, step, tolerances.difference, DIRECTIONS)
     plans = problem.runtime.comm.gather(_plan_figures(problem)) or []
     steps = _optimizer_steps(problem)
     return _Measured(logits, classes, gradient, flat, products, gathered, difference, plans, steps)
 
 
-def _tolerances(problem: Problem) -> Tolerances:
+def _tolerances(problem: Problem) -> _Tolerances:
     return TOLERANCES[problem.config.dtype]
 
 
@@ -189,12 +243,12 @@ def _checks(
     make: Callable[..., Serial] = resolved(task_of(config.task).serial)
     serial = make(source.stored, source.direction, config)
     expected = serial_run(serial, len(result.epochs))
-    yield loss_curve(result, expected.losses, within.curve)
+    yield _loss_curve(result, expected.losses, within.curve)
     if run is not None:
-        yield of_each("first gradient", run.gradient, expected.gradient, within.gradient)
-    yield of_each("final weights", weights, expected.weights, within.weights)
+        yield _of_each("first gradient", run.gradient, expected.gradient, within.gradient)
+    yield _of_each("final weights", weights, expected.weights, within.weights)
     if run is not None:
-        yield Check("logits", distance(run.logits, expected.logits), within.weights)
+        yield Check("logits", _distance(run.logits, expected.logits), within.weights)
         if serial.of_classes:
             yield _predictions(config, run.classes, expected.logits, within.weights)
     reported = result.epochs[-1].metrics
@@ -214,7 +268,7 @@ def _checks(
         if run.difference is not None:
             yield Check("finite differences", run.difference, within.difference)
         yield from run.steps
-    yield from traffic_checks(result.end)
+    yield from _traffic_checks(result.end)
     if run is not None:
         yield from _metrics(problem, run.plans)
 
@@ -312,7 +366,7 @@ def _gathered(problem: Problem, width: int = 3) -> float:
     dots = np.array([np.sum(whole * y), np.sum(mine * folded), np.sum(np.abs(whole * y))])
     scheme.reduce(dots)
     apart = abs(dots[0] - dots[1]) / (dots[2] or 1.0)
-    return maximum(problem.runtime.comm, max(distance(whole, expected), apart))
+    return maximum(problem.runtime.comm, max(_distance(whole, expected), apart))
 
 
 def _random(name: str, rows: np.ndarray, width: int, dtype: DTypeLike) -> np.ndarray:
@@ -360,7 +414,7 @@ def _predictions(
 ) -> Check:
     """Rows whose class is not one of those with the largest logit, to within a tolerance."""
     chosen = np.take_along_axis(logits, classes[:, np.newaxis], axis=1)[:, 0]
-    missed = int(np.count_nonzero(~(chosen >= logits.max(axis=1) - tolerance * size(logits))))
+    missed = int(np.count_nonzero(~(chosen >= logits.max(axis=1) - tolerance * _size(logits))))
     return Check("predictions", missed, 0, f"{len(classes)} {config.task.on}")
 
 
@@ -373,7 +427,7 @@ def _metrics_check(found: Iterable[tuple[str, float | None, float | None]]) -> C
             continue
         errors.append(abs(value - expected) / max(1.0, abs(expected)))
         notes.append(f"{name.replace('_', ' ', 1)} {expected:.4f}")
-    return Check("metrics", worst(errors), 1e-12, ", ".join(notes))
+    return Check("metrics", _worst(errors), 1e-12, ", ".join(notes))
 
 
 def _multiplies(problem: Problem, expected: Curve) -> sp.csr_array:
@@ -391,15 +445,15 @@ def _product_checks(
     if not products:  # of a network that makes none
         return
     widths = "width " + ", ".join(str(p.width) for p in products)
-    forward = [distance(p.mx, matrix @ p.x) for p in products]
-    backward = [distance(p.mty, matrix.T @ p.y) for p in products]
+    forward = [_distance(p.mx, matrix @ p.x) for p in products]
+    backward = [_distance(p.mty, matrix.T @ p.y) for p in products]
     dots = []
     for p in products:
         scale = np.linalg.norm(p.mx) * np.linalg.norm(p.y) or 1.0
         dots.append(abs(p.mx_dot_y - p.x_dot_mty) / scale)
-    yield Check("M·x", worst(forward), tolerance, widths)
-    yield Check("Mᵀ·y", worst(backward), tolerance, widths)
-    yield Check("⟨M·x, y⟩ = ⟨x, Mᵀ·y⟩", worst(dots), tolerance, widths)
+    yield Check("M·x", _worst(forward), tolerance, widths)
+    yield Check("Mᵀ·y", _worst(backward), tolerance, widths)
+    yield Check("⟨M·x, y⟩ = ⟨x, Mᵀ·y⟩", _worst(dots), tolerance, widths)
 
 
 def _metrics(problem: Problem, plans: list[dict[str, int] | None]) -> Iterator[Check]:
@@ -431,3 +485,204 @@ def _metrics(problem: Problem, plans: list[dict[str, int] | None]) -> Iterator[C
             for key, figure in (plan or {}).items()
         ]
         yield Check("plan = metrics", max(errors), 0, "on every rank")
+
+
+# Of curves, numbers and rounding.
+
+
+def _traffic_checks(end: End, run: str = "") -> Iterator[Check]:
+    """Counted against predicted: the largest difference of a rank, from a run's last record.
+
+    ``run`` is the name of the run in those of the checks.
+    """
+    for purpose, prefix in (("training", ""), ("evaluation", "eval_")):
+        for what, counted in _COUNTED.items():
+            sent, predicted = end[f"{prefix}{counted}"], end[f"{prefix}{what}_predicted"]
+            errors = [abs(s - p) for s, p in zip(sent, predicted, strict=True)]
+            yield Check(f"{run}{purpose} {what}", max(errors), 0, f"{sum(sent):,} by all ranks")
+
+
+def _rounding_checks(
+    comm: Comm,
+    graph: str | os.PathLike,
+    partition: str | None,
+    config: Config,
+    exact: Result,
+    gradient: np.ndarray | None,
+) -> list[Check]:
+    """Train on all ranks with the precision of ``config``, which rounds messages.
+
+    ``exact`` is the result of the same training with exact messages, and ``gradient`` this rank's
+    flat gradient in the first epoch of that, if it is to be compared.
+    """
+    problem = open_problem(comm, graph, partition, config)
+    result, name, found = train(problem), config.comm.precision, []
+    how, tolerances = FORMATS[name], _ROUNDED[name]
+    if gradient is not None:
+        step = Step(problem)
+        with problem.runtime.traffic.during("train", epoch=1):
+            rounded = problem.runtime.kernel.to_host(step.gradient(1)[1]).astype(np.float64)
+        squares = np.array([np.square(rounded - gradient).sum(), np.square(gradient).sum()])
+        reduce_in_place(comm, squares)
+        changed, size = squares.tolist()
+        apart = (changed / (size or 1.0)) ** 0.5
+        found.append(Check("rounded gradient", apart, tolerances.gradient))
+    measured = [(e.error, how.error(e.width)) for e in result.end.rounding or []]
+    error, bound = max(measured, key=lambda one: one[0] / one[1], default=(0.0, 0.0))
+    exchanges = f"{name}, {len(measured)} exchanges of the first and the last epoch"
+    found.append(Check("rounded rows", error, bound, exchanges))
+    loss, expected = (run.epochs[-1].loss for run in (result, exact))
+    note = f"{loss:.6g} after {len(result.epochs)} epochs, exact {expected:.6g}"
+    apart = abs(loss - expected) / abs(expected or 1.0)
+    found.append(Check("rounded loss", apart, tolerances.loss, note))
+    return [*found, *_traffic_checks(result.end, "rounded ")]
+
+
+def _loss_curve(result: Result, expected: Sequence[float], tolerance: float) -> Check:
+    """The losses of a run beside those of the serial one."""
+    losses = [epoch.loss for epoch in result.epochs]
+    errors = [_distance(a, b) for a, b in zip(losses, expected, strict=True)]
+    note = f"{len(losses)} epochs, {losses[0]:.6g} to {losses[-1]:.6g}"
+    return Check("loss curve", _worst(errors), tolerance, note)
+
+
+def _of_each(
+    name: str, got: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray], tolerance: float
+) -> Check:
+    """Each array relative to its own size, but for one that is nothing but rounding errors."""
+    floor = 1e-5 * max(_size(array) for array in expected.values())
+    errors = {key: _distance(got[key], expected[key], floor) for key in expected}
+    note = f"largest in {max(errors, key=lambda key: errors[key])}"
+    return Check(name, _worst(errors.values()), tolerance, note)
+
+
+def _facts_of(problem: Problem, result: Result) -> dict[str, object]:
+    """The facts of a run that is verified: on what, and with what."""
+    config = problem.config
+    return {
+        "graph": problem.source.stored.manifest.name,
+        "graph_id": problem.source.stored.manifest.id,
+        "partition": None if problem.source.partition is None else problem.source.partition.name,
+        "ranks": problem.runtime.everyone.size,
+        "scheme": problem.scheme.describe(),
+        "kernel": problem.runtime.kernel.name,
+        "dtype": config.dtype,
+        "direction": problem.source.direction,
+        "orders": result.end.orders,
+        "config": table_of(config),
+        "warnings": list(problem.warnings),
+        "machine": list(problem.machine),
+    }
+
+
+def _distance(got: ArrayLike, expected: ArrayLike, floor: float = 0.0) -> float:
+    """Largest difference, relative to the largest entry expected; NaN if a NaN is among them."""
+    got, expected = np.asarray(got, np.float64), np.asarray(expected, np.float64)
+    if got.shape != expected.shape:
+        return math.inf
+    return _size(got - expected) / (max(_size(expected), floor) or 1.0)
+
+
+def _size(array: np.ndarray) -> float:
+    """The largest of the absolute numbers."""
+    return float(np.max(np.abs(array), initial=0.0))
+
+
+def _worst(errors: Iterable[float | np.floating]) -> float:
+    """The largest error; 0 without any."""
+    return float(np.max(list(errors), initial=0.0))
+
+
+def _finite_differences(
+    problem: Problem,
+    step: Step,
+    tolerance: float,
+    directions: int = 4,
+    tries: int = 12,
+    h: float = 1e-7,
+) -> float:
+    """Largest relative error of the gradient along a few directions in the space of weights.
+
+    Central differences of the loss of epoch 1 at the initial weights plus noise (where biases are
+    0, vertices without neighbours would sit exactly on the kink of ReLU). A direction is the
+    gradient with random positive factors, so that what is to be measured stands out from
+    rounding errors, plus as much of a random vector, as long as the weights themselves.
+
+    The loss is smooth but where an activation changes its sign. A direction along which the
+    differences at h and h/2 disagree has met such a kink and is replaced; infinity is returned
+    if too many do.
+    """
+    model, generator = step.model, np.random.default_rng(1)
+    initial = model.whole(model.parameters.flat)
+    names, sizes = list(initial), [array.size for array in initial.values()]
+    parameters = model.network.parameters
+    trained = np.repeat(
+        [name not in parameters or parameters[name].trained for name in names], sizes
+    )
+
+    def at(point: np.ndarray) -> tuple[float, np.ndarray]:
+        pieces = np.split(point, np.cumsum(sizes)[:-1])
+        state = {n: p.reshape(initial[n].shape) for n, p in zip(names, pieces, strict=True)}
+        model.load_state(state)
+        loss, flat = step.gradient(1)
+        # All ranks decide on the very same number.
+        return problem.runtime.comm.bcast(float(loss)), _flat(model.whole(flat))
+
+    start = _flat(initial)
+    start = start + trained * 0.1 * np.sqrt(np.mean(start**2)) * generator.standard_normal(
+        len(start)
+    )
+    _, gradient = at(start)
+    worst, found = 0.0, 0
+    for _ in range(tries):
+        ascent = gradient * generator.uniform(0, 2, len(start))
+        noise = trained * generator.standard_normal(len(start))
+        towards = _unit(ascent) + _unit(noise)
+        towards *= np.linalg.norm(start) / np.linalg.norm(towards)
+        slopes = [
+            (at(start + s * towards)[0] - at(start - s * towards)[0]) / (2 * s) for s in (h, h / 2)
+        ]
+        expected = float(gradient @ towards)
+        scale = abs(expected) + np.finfo(float).tiny
+        # Tighter than what passes, so that a kink is not taken for an error.
+        if abs(slopes[0] - slopes[1]) > 0.5 * tolerance * scale:
+            continue
+        worst, found = max(worst, float(abs(slopes[1] - expected) / scale)), found + 1
+        if found == directions:
+            return worst
+    return math.inf
+
+
+def _unit(vector: np.ndarray) -> np.ndarray:
+    return vector / (np.linalg.norm(vector) or 1.0)
+
+
+def _flat(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    return np.concatenate([array.ravel() for array in arrays.values()])
+
+
+def steps_apart(kernel: Kernel, config: TrainConfig) -> float:
+    """How far the parameters are from the oracle's after 50 steps, relative to the largest one.
+
+    Infinity, or NaN, where a parameter is no number but the oracle's are.
+    """
+    config = replace(config, weight_decay_layers="all", weight_decay_convs=0.0)
+    parameters = Parameters(kernel, {}, {_NAME: _SHAPE})
+    step = make_optimizer(kernel, parameters, {_NAME: config.weight_decay}, config).step
+    update = UPDATES[config.optimizer](config)
+    expected = {_NAME: np.zeros(_SHAPE)}
+    for gradient in _gradients(kernel.dtype):
+        mine = kernel.empty(gradient.size)
+        kernel.copy(kernel.from_host(gradient.ravel()), mine)
+        step(mine, config.lr)
+        expected = update(expected, {_NAME: gradient}, config.lr)
+    found = np.asarray(kernel.to_host(parameters[_NAME]), np.float64)
+    size = np.abs(expected[_NAME]).max()
+    return float(np.abs(found - expected[_NAME]).max() / (size or 1.0))
+
+
+def _gradients(dtype: DTypeLike) -> np.ndarray:
+    """Of sizes that differ from entry to entry and fall from step to step, exact in ``dtype``."""
+    random = np.random.default_rng(0)
+    sizes = 10.0 ** random.uniform(-4, 0, _SHAPE) * 0.98 ** np.arange(STEPS)[:, None, None]
+    return (sizes * (random.standard_normal((STEPS, *_SHAPE)) + 0.5)).astype(dtype).astype(float)

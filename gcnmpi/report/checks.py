@@ -18,7 +18,7 @@ from partition.terminal import console
 
 if TYPE_CHECKING:  # neither command needs what the other does
     from gcnmpi.cluster.doctor import Diagnosis
-    from gcnmpi.proof.checks import Verified
+    from gcnmpi.proof.verify import Verified
 
 
 def print_checks(found: Verified, as_json: bool = False) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # a command need not import what the others do
     from gcnmpi.propagation.running import Propagated
     from gcnmpi.run.inference import Inference
     from gcnmpi.run.opening import Opened
-    from gcnmpi.run.training import Trained
+    from gcnmpi.run.trainer import Trained
 
 
 class Progress:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from gcnmpi.cluster.submit import ENDED, JOB, SCRIPT, Job, ended, in_queue
 from gcnmpi.run.checkpoint_files import FOLDER, place_of, stored
 from gcnmpi.run.claims import STOP
 from gcnmpi.run.record import RECORD, RunRecord, read_run
-from partition.errors import UserError, shown
+from partition.errors import UserError, shown, system_errors
 from partition.locks import folder_lock, holders
 from partition.records import atomic_file, open_regular
 from partition.terminal import duration
@@ -33,18 +35,16 @@ def status(run: Path) -> dict[str, object]:
     """
     path = run / RECORD
     record = read_run(run) if path.exists() and path.stat().st_size else None
-    numbers = _numbers(run)
-    if record is None and not numbers and not (run / SCRIPT).exists() and not holders(run):
+    jobs = _jobs(run, record)
+    number, job = jobs.number, jobs.newest
+    if record is None and not number and not (run / SCRIPT).exists() and not holders(run):
         raise UserError(f"{run} is not the folder of a run")
-    job, before = _newest_jobs(run, numbers, record)
-    number = max([*numbers, _job_of(record) or 0, job.number if job else 0]) or None
-    state, why = _state(run, record, number, job, before)
+    state, why = _state(run, record, jobs)
     facts: dict[str, Any] = {
         "run": str(run), "state": state, "why": why, "job": number,
-        "slurm": str(job) if job else None, "heard": None, "log": _log(run, number),
+        "slurm": str(job) if job else None, "heard": None, "log": jobs.log,
         "epoch": 0, "epochs": None, "loss": None, "metric": None, "val": None,
-        "seconds_per_epoch": None,
-        "seconds_left": None, "resumes": 0,
+        "seconds_per_epoch": None, "seconds_left": None, "resumes": 0,
     }  # fmt: skip
     if record is not None:
         facts |= _progress(record)
@@ -108,10 +108,9 @@ def _progress(record: RunRecord) -> dict[str, Any]:
     return facts
 
 
-def _state(
-    run: Path, record: RunRecord | None, number: int | None, job: Job | None, before: Job | None
-) -> tuple[str, str | None]:
+def _state(run: Path, record: RunRecord | None, jobs: _Jobs) -> tuple[str, str | None]:
     """The state, and what became of a run that is not well."""
+    number, job, before = jobs.number, jobs.newest, jobs.before
     if before is not None and before.state in ENDED - {"COMPLETED"}:
         what = f"job {before.number}, which was to make the partition: {before}"
         return "failed", f"{what}; submit the run again"
@@ -174,61 +173,55 @@ def _silence(record: RunRecord) -> float:
     return FIRST_EPOCH
 
 
-def _newest_jobs(
-    run: Path, numbers: list[int], record: RunRecord | None
-) -> tuple[Job | None, Job | None]:
-    """The newest job that trains, by Slurm's word, and the one that it waits for."""
+class _Submitted(msgspec.Struct):
+    """What submit has written of the jobs of a folder."""
+
+    job: int | None = None
+    partition_job: int | None = None
+
+
+@dataclass(frozen=True)
+class _Jobs:
+    """The jobs of a folder."""
+
+    number: int | None  # of the newest that trains, or is to
+    newest: Job | None  # the same by Slurm's word; None: it knows no such job
+    before: Job | None  # the one that makes the partition, which the newest waits for
+    log: str | None  # output of the newest; of the one before where it has none yet
+
+
+def _jobs(run: Path, record: RunRecord | None) -> _Jobs:
+    """As submit, names of outputs, the record, and Slurm tell them."""
+    known = _Submitted()
+    if (run / JOB).exists():
+        try:
+            with system_errors(f"cannot read {run / JOB}"), open_regular(run / JOB) as file:
+                known = msgspec.json.decode(file.read(), type=_Submitted)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise UserError(f"{run / JOB} is damaged: {error}") from error
     try:
         waiting = in_queue(run) if (run / SCRIPT).exists() else []
     except UserError:  # no Slurm here, or it does not answer
         waiting = []
     trains = [job for job in waiting if job.script is not None and job.script.name == SCRIPT]
-    makes = [job for job in waiting if job.script is not None and job.script.name != SCRIPT]
-    newest = max([*numbers, _job_of(record) or 0])
-    job = trains[-1] if trains else ended(newest) if newest else None
+    makes = [job for job in waiting if job not in trains]
+    outputs = (re.fullmatch(r"slurm-(\d+)\.out", path.name) for path in run.glob("slurm-*.out"))
+    numbers = {int(match[1]) for match in outputs if match} | {known.job, _job_of(record)}
+    number = max(numbers - {None, known.partition_job}, default=None)  # type: ignore[type-var]
+    newest = trains[-1] if trains else ended(number) if number else None
     before = None
-    facts = _submitted(run)
-    if record is None and job is not None and facts.get("job") == job.number:
-        before = facts.get("partition_job")
-    if before is None:
-        return job, None
-    return job, makes[-1] if makes else ended(before)
-
-
-def _numbers(run: Path) -> list[int]:
-    """Jobs that have trained in a folder, or were to: as submitted, and as their outputs say."""
-    facts = _submitted(run)
-    found = [int(match[1]) for path in run.glob("slurm-*.out")
-             if (match := re.fullmatch(r"slurm-(\d+)\.out", path.name))]  # fmt: skip
-    of_partition = facts.get("partition_job")
-    return sorted({number for number in [*found, facts.get("job")] if number} - {of_partition})
-
-
-def _submitted(run: Path) -> dict[str, int | None]:
-    """The numbers of jobs that submit has written: empty where it has not."""
-    try:
-        with open_regular(run / JOB) as file:
-            facts = json.loads(file.read())
-        return {name: facts[name] and int(facts[name]) for name in ("job", "partition_job")}
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UserError(f"{run / JOB} is damaged: {error!r}") from error
+    waits = record is None and newest is not None and newest.number == known.job
+    if waits and known.partition_job is not None:
+        before = makes[-1] if makes else ended(known.partition_job)
+    number = max(filter(None, (number, newest.number if newest else None)), default=None)
+    logs = (run / f"slurm-{job}.out" for job in (number, known.partition_job))
+    return _Jobs(number, newest, before, next((str(log) for log in logs if log.exists()), None))
 
 
 def _job_of(record: RunRecord | None) -> int | None:
     """The job that wrote a record last."""
     number, _, _ = str(record.start.job if record else "").partition(".")
     return int(number) if number.isdecimal() else None
-
-
-def _log(run: Path, number: int | None) -> str | None:
-    """Output of a job; of the one that makes the partition where it has none yet."""
-    for job in (number, _submitted(run).get("partition_job")):
-        path = run / f"slurm-{job}.out"
-        if path.exists():
-            return str(path)
-    return None
 
 
 def _ago(seconds: float) -> str:

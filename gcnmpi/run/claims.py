@@ -1,4 +1,4 @@
-"""Locks of a run on what it writes, and on the graph and partition that it reads.
+"""What guards a run: locks on what it writes and reads, signals that stop it, and a watch.
 
 Whoever may write to the folder of a run may ask it to stop, with a file in it.
 """
@@ -6,16 +6,19 @@ Whoever may write to the folder of a run may ask it to stop, with a file in it.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from gcnmpi.mpi.comm import Comm, agreed, check_same, from_root
 from gcnmpi.mpi.hosts import place_on_node
-from gcnmpi.mpi.watch import watchdog
+from gcnmpi.mpi.launch import launched
+from gcnmpi.mpi.watch import EXIT_REQUEUE, stop_requests, watchdog
 from gcnmpi.options.config import Config
 from gcnmpi.run.writer import make_folder, new_folder
 from partition.graph.store import members, partition_lock
@@ -126,3 +129,37 @@ class Claims(contextlib.ExitStack):
             self.enter_context(lock)
 
         from_root(self._comm, claim)
+
+
+class Stopped(SystemExit):
+    """A signal asked a run to stop: it has written a checkpoint, and the same call goes on from it.
+
+    A script that does not catch it ends with exit code 75, as ``gcnmpi train`` does.
+    """
+
+    @classmethod
+    def on(cls, comm: Comm) -> Stopped:
+        """To be raised on all ranks: the exit code is that of rank 0."""
+        return cls(0 if comm.rank else EXIT_REQUEUE)
+
+
+@dataclass(frozen=True)
+class Guard:
+    """The locks, signals and watch around a run."""
+
+    claims: Claims  # locks that are held until the end
+    stop: Callable[[], int]  # the signal that asked for an end, SIGUSR1 for a file, or 0
+    moved: Callable[[], None]  # called to say that a rank makes progress
+
+
+@contextlib.contextmanager
+def guarded(comm: Comm, config: Config, purpose: str) -> Iterator[Guard]:
+    """Locks, signals and files that ask for a checkpoint, and a watch over ranks that hang.
+
+    The purpose is for the locks: "gcnmpi train".
+    """
+    launcher = os.getppid() if launched() else None
+    requests = stop_requests(launcher, tell=comm.rank == 0)
+    watch = watchdog(config.comm.timeout, comm.rank)
+    with watch as moved, Claims(comm, purpose) as claims, requests as signalled:
+        yield Guard(claims, lambda: signalled() or claims.stop_asked(), moved)

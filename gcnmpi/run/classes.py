@@ -87,7 +87,7 @@ def as_known(stored: StoredGraph, task: TaskConfig, classes: Classes) -> StoredG
             "evaluate on a graph with classes of these names",
         )
     graph, manifest, count = stored.graph, stored.manifest, len(classes.known)
-    labels: Any = Renumbered(examples_of(graph, task.on).labels, classes.numbers)
+    labels: Any = _Renumbered(examples_of(graph, task.on).labels, classes.numbers)
     facts: Any = {"classes": count, "class_names": classes.known}
     if task.on == ARCS:
         data = replace(graph.arc_data, labels=labels, class_names=classes.known)
@@ -119,7 +119,7 @@ def shown(names: tuple[str, ...] | list[str]) -> str:
     return ", ".join(names[:SHOWN]) + ", …" * (len(names) > SHOWN)
 
 
-class Renumbered:
+class _Renumbered:
     """Labels (n,) of which each class has another number; nothing is read before rows are picked.
 
     ``numbers``: that of each class, then that of no class.
@@ -134,7 +134,7 @@ class Renumbered:
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
-            return Renumbered(self.base[key], self._numbers)
+            return _Renumbered(self.base[key], self._numbers)
         return self._numbers[self.base[key]]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

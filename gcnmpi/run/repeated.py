@@ -22,10 +22,10 @@ from gcnmpi.options.config import Config, table_of
 from gcnmpi.options.requests import TrainRequest
 from gcnmpi.options.settings import split_words
 from gcnmpi.run.checkpoint import FREE, differences, flat, plain
-from gcnmpi.run.claims import Claims
+from gcnmpi.run.claims import Claims, Guard
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.record import RECORD, RunRecord, read_run
-from gcnmpi.run.training import Guard, OnEpoch, train_run
+from gcnmpi.run.trainer import OnEpoch, train_run
 from partition.errors import UserError
 from partition.graph.manifest import read_manifest
 from partition.records import atomic_file, read_records
@@ -110,7 +110,7 @@ def run_all(
 
     The results are written to ``out/summary.json``, too. ``begin(number, planned, problem)`` is a
     context around the epochs of a run, the number from 0, as
-    :func:`gcnmpi.run.training.train_run` takes it.
+    :func:`gcnmpi.run.trainer.train_run` takes it.
 
     Raises
     ------

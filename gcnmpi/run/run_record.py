@@ -30,25 +30,21 @@ from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.comm import Comm, agreed, versions
 from gcnmpi.mpi.hosts import host_names, most_ranks_a_node, slurm_job
 from gcnmpi.options.config import TrainConfig, table_of
-from gcnmpi.options.requests import LOGS
 from gcnmpi.options.task import chosen_metrics
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Candidate
 from gcnmpi.run import checkpoint, checkpoint_files
 from gcnmpi.run.best import Best
 from gcnmpi.run.evaluation import Evaluation
-from gcnmpi.run.logs import Log
 from gcnmpi.run.opening import Opened
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.record import (
     End,
     Epoch,
     ExchangeError,
-    Line,
     PhaseSample,
     RanksRecord,
     Start,
-    epochs_until,
     ids_of,
     is_finished,
 )
@@ -150,75 +146,17 @@ def print_origin(found: checkpoint.Checkpoint | None, warnings: list[str]) -> No
         print(f"going on after {after}, from {found.path}", file=sys.stderr)
 
 
-class Recorder:
-    """The record of a run, and logs of its epochs; :class:`gcnmpi.run.writer.Writer` of both.
-
-    Parameters
-    ----------
-    path : str or None
-        The record; without it, nothing is written.
-    logs : sequence of str
-        Names of logs, which are written beside the record.
-    until : int
-        The epoch that the run goes on from; the record has those until then.
-    """
-
-    def __init__(self, path: str | None, logs: Sequence[str], until: int) -> None:
-        hint = "remove the cause; the same command then continues from the last checkpoint"
-        self._writer, self._hint = Writer(path, hint), hint
-        self._error: UserError | None = None
-        self._logs: list[Log] = []
-        if path is not None and logs:
-            folder, before = Path(path).parent, epochs_until(path, until) if until else []
-            with self._logging():
-                self._logs = [LOGS.get(name)(folder, before) for name in logs]
-            self.check()
-
-    @property
-    def failed(self) -> bool:
-        """Whether something could not be written; nothing is written after it."""
-        return self._writer.failed or self._error is not None
-
-    def __call__(self, line: Line) -> None:
-        self._writer(line)
-        if isinstance(line, Epoch) and not self.failed:
-            with self._logging():
-                for log in self._logs:
-                    log.add(line)
-
-    def check(self) -> None:
-        """Raise the error of what could not be written."""
-        self._writer.check()
-        if self._error is not None:
-            raise self._error
-
-    def restore(self) -> bool:
-        """Restore the file as :meth:`gcnmpi.run.writer.Writer.restore` does."""
-        return self._writer.restore()
-
-    def close(self) -> None:
-        """Close the record and the logs."""
-        self._writer.close()
-        with self._logging():
-            for log in self._logs:
-                log.close()
-
-    @contextlib.contextmanager
-    def _logging(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            what = f"cannot write {error.filename or 'a log'}: {error.strerror or error}"
-            self._error = self._error or UserError(what, self._hint)
-
-
 @contextlib.contextmanager
 def recording(
     comm: Comm, path: str | None, logs: Sequence[str] = (), until: int = 0
-) -> Iterator[Recorder]:
-    """The record, written to by rank 0; all ranks raise what could not be written, at the end."""
+) -> Iterator[Writer]:
+    """The record, written to by rank 0; all ranks raise what could not be written, at the end.
+
+    ``until`` is the epoch that the run goes on from: its logs have those until then.
+    """
+    hint = "remove the cause; the same command then continues from the last checkpoint"
     with agreed(comm):
-        write = Recorder(path if comm.rank == 0 else None, logs, until)
+        write = Writer(path if comm.rank == 0 else None, hint, logs, until)
     try:
         yield write
     finally:

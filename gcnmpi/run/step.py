@@ -123,7 +123,7 @@ class Work(ABC):
         """Complete what is under way for the next batch."""
 
 
-class RowWork(Work):
+class _RowWork(Work):
     """One batch: all labelled rows at once."""
 
     def __init__(self, problem: Problem) -> None:
@@ -170,7 +170,7 @@ class RowWork(Work):
 def work_of_rows(problem: Problem) -> Work:
     """The work on labelled rows: all at once, or in mini-batches."""
     if batches_of(problem.config.train) is None:
-        return RowWork(problem)
+        return _RowWork(problem)
     work: Work = resolved("gcnmpi.run.minibatch:BatchWork")(problem)
     return work
 

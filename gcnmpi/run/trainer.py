@@ -1,10 +1,13 @@
-"""The training loop."""
+"""A training run: from what is asked for to its files, and its loop over the epochs."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,17 +16,22 @@ import msgspec
 import numpy as np
 
 from gcnmpi.kernels.interface.kernel import Array
-from gcnmpi.mpi.comm import agreed, told_to
+from gcnmpi.mpi.comm import Comm, agreed, from_root, told_to
 from gcnmpi.nn.model import Model
 from gcnmpi.nn.schedules import LearningRate
 from gcnmpi.options.config import TrainConfig
+from gcnmpi.options.requests import BEST_WEIGHTS, LAST_WEIGHTS, NETWORK, TrainRequest, run_name
 from gcnmpi.options.task import LOWER_IS_BETTER, chosen_metrics
+from gcnmpi.options.user_network import is_user_network, load_network, source_of
 from gcnmpi.run import checkpoint
 from gcnmpi.run.best import Best, stops_early
-from gcnmpi.run.last_state import SLOW, LastState
+from gcnmpi.run.checkpoint import SLOW, LastState
+from gcnmpi.run.claims import Guard
 from gcnmpi.run.ledger import CheckpointRules, Ledger
-from gcnmpi.run.problem import Problem
-from gcnmpi.run.record import End, Epoch
+from gcnmpi.run.opening import open_folder
+from gcnmpi.run.preflight import check_training
+from gcnmpi.run.problem import Problem, open_problem
+from gcnmpi.run.record import End, Epoch, RunRecord
 from gcnmpi.run.run_record import (
     end_record,
     evaluates,
@@ -34,6 +42,76 @@ from gcnmpi.run.run_record import (
 from gcnmpi.run.step import Step
 from gcnmpi.run.weights import save_weights
 from partition.errors import UserError
+from partition.records import atomic_file
+
+OnEpoch = Callable[[Epoch], bool | None]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The files and records that a run left."""
+
+    folder: Path
+    epochs: list[Epoch]  # empty where the run had finished before
+    end: End  # the last record
+    stopped: bool  # whether a signal ended it before its last epoch: it can be resumed
+    # The record of a run that had finished before, with all that is asked for: nothing was done
+    before: RunRecord | None = None
+
+
+def train_run(
+    comm: Comm,
+    asked: TrainRequest,
+    guard: Guard,
+    begin: Callable[[Problem], AbstractContextManager[OnEpoch]],
+) -> Trained:
+    """Train as asked, unless that has been done, and write record and weights.
+
+    Parameters
+    ----------
+    begin : callable
+        ``begin(problem)`` is a context around the epochs that gives what is called after each of
+        them, as :func:`gcnmpi.run.trainer.train` takes it.
+
+    Raises
+    ------
+    UserError
+        On all ranks: as training does.
+    """
+    for path in filter(None, (asked.save_weights, asked.save_best)):
+        guard.claims.file(path)
+    if asked.out is not None:
+        guard.claims.folder(asked.out)
+    guard.claims.graph(asked.graph, asked.partition)
+    looked = asked
+    if asked.keeps and asked.out is not None:
+        looked = dataclasses.replace(asked, save_weights=asked.out / LAST_WEIGHTS)
+    stored = open_folder(comm, asked.graph, asked.config)
+    before = check_training(comm, looked, stored)
+    if before is not None:
+        assert asked.out is not None, "only a run that has a folder can be complete"
+        return Trained(asked.out, [], before.end or End(), False, before)
+    problem = open_problem(comm, stored, asked.partition, asked.config)
+    name = run_name(asked.graph, asked.partition)
+    folder = asked.out or guard.claims.new_folder(Path("runs"), name)
+    if is_user_network(asked.config.model.name):
+        from_root(comm, lambda: _keep_network(folder, asked.config.model.name))
+    with begin(problem) as on_epoch:
+        result = train(problem, folder, on_epoch, asked.resume, guard.stop, asked.logs)
+    if not result.stopped:
+        save(problem, result, asked.save_weights, asked.save_best)
+        if asked.keeps:
+            best = folder / BEST_WEIGHTS if result.best.epoch else None
+            save(problem, result, folder / LAST_WEIGHTS, best)
+    trained = Trained(folder, result.epochs, result.end, result.stopped)
+    del problem, result, on_epoch
+    gc.collect()  # the matrices of a run are in circles with its buffers
+    return trained
+
+
+def _keep_network(folder: Path, name: str) -> None:
+    with atomic_file(folder / NETWORK, "w") as file:
+        file.write(source_of(load_network(name)))
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ import os
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 
 from gcnmpi.kernels.interface.kernel import Array
@@ -44,6 +45,7 @@ from gcnmpi.run.weights_file import FORMAT, VERSION, read_arrays, read_facts, wr
 from partition.errors import UserError
 from partition.graph.relations import NO_SCHEMA, Relation, Schema
 from partition.graph.store import StoredGraph
+from partition.records import Count, Positive
 
 OTHER_NETWORK = (
     "describe the network that they are of: --set model.name=NAME --set model.hidden=64,64, or a "
@@ -51,7 +53,6 @@ OTHER_NETWORK = (
     "or mgn; or gcn, with norms, residuals or linear layers"
 )
 # How a network is trained and computed, not what it computes.
-NAMES = ("class_names", "pair_relations")  # of columns of logits, and of a decoder's rows
 NOT_OF_A_NETWORK = ("dropout", "input_dropout", "attention_dropout", "order", "cache_input")
 
 
@@ -125,8 +126,8 @@ def describe(problem: Problem) -> dict[str, object]:
         "task": {name: getattr(config.task, name) for name in _of_task(config.task)},
         "pairs": problem.source.stored.pairs and problem.source.stored.pairs.name,
         "samples": problem.source.stored.samples and problem.source.stored.samples.name,
-        NAMES[0]: class_names(manifest, config.task),
-        NAMES[1]: task_of(config.task).relation_names(problem.source.stored, config.task),
+        "class_names": class_names(manifest, config.task),
+        "pair_relations": task_of(config.task).relation_names(problem.source.stored, config.task),
         "graph_name": manifest.name,
         "graph_id": manifest.id,
     }
@@ -160,49 +161,42 @@ def read_weights(
         If it cannot be read, or is not all the weights of one network that there is here.
     """
     path = Path(path)
-    arrays: Mapping[str, np.ndarray] = read_arrays(path)
-    examples = {name: a for name, a in arrays.items() if name.startswith(OF_EXAMPLES)}
-    state: Mapping[str, np.ndarray] = {n: a for n, a in arrays.items() if n not in examples}
+    arrays = read_arrays(path)
+    examples = {name: array for name, array in arrays.items() if name.startswith(OF_EXAMPLES)}
+    state = {name: array for name, array in arrays.items() if name not in examples}
     facts = read_facts(path) if path.suffix == ".npz" else None
-    called: Mapping[str, str] = {}
     with _of_file(path):
         if facts is None:
-            shown_by = _shown_by(state, config, given, features, schema)
-            described, widths, state, called = shown_by
-    if facts is not None:
-        described = _network(path, facts)
-        widths, arcs = _stored_widths(path, facts), _stored_arcs(path, facts)
-        known = _stored_schema(path, facts)
-        if is_user_network(described["model.name"]):
-            wanted = config.model.name if "model.name" in given else None
-            described["model.name"] = _own_network(path, described["model.name"], wanted)
-    values = {k[6:]: v for k, v in described.items() if k.startswith("model.")}
-    model = chosen(ModelConfig, NETWORKS, values)
-    told = {k[5:]: v for k, v in described.items() if k.startswith("task.")}
-    task = chosen(TaskConfig, TASKS, vars(config.task) | told)
-    if facts is None:
-        build = functools.partial(network_of, model, task=task, relations=schema)
-        shown = ends_of(build, state)
-        arcs, known = (shown[2] if shown else 0), schema
-    network = network_of(model, widths[0], widths[-1], arcs, task, known)
+            shown_by, said = _shown_by(state, config, given, features, schema), None
+        else:
+            said = _said(facts)
+            shown_by = _described(path, facts, said, state, config, given)
+    widths = shown_by.widths
+    own: dict[str, dict[str, Any]] = {"model": {}, "graph": {}, "task": {}}
+    for key, value in shown_by.keys.items():
+        section, name = key.split(".")
+        own[section][name] = value
+    model = chosen(ModelConfig, NETWORKS, own["model"])
+    task = chosen(TaskConfig, TASKS, vars(config.task) | own["task"])
+    known = shown_by.schema
+    network = network_of(model, widths[0], widths[-1], shown_by.arc_features, task, known)
     known = known if network.is_typed else Schema(features=known.features)
     if network.widths != widths:
         raise UserError(f"{path} is damaged: its arrays are not of the widths that it names")
     with _of_file(path):
-        parameters = to_parameters(network, state, called)
-    for key, array in parameters.items():
-        # As the run computes: what float64 holds may be infinite in float32.
-        with np.errstate(over="ignore"):
-            if not np.isfinite(array.astype(config.dtype)).all():
-                raise UserError(
-                    f"{path}: {in_file(key, called)} is not all finite numbers of {config.dtype}"
-                )
-    pairs, samples = ((facts or {}).get(kind) for kind in ("pairs", "samples"))
-    classes, relations = (_names(path, facts or {}, kind) for kind in NAMES)
-    if classes and len(classes) != widths[-1]:
-        raise UserError(f"{path} is damaged: its class_names are not those of its columns")
-    of = path, parameters, widths, arcs, known, described, facts is not None
-    return Weights(*of, pairs, samples, examples, classes, relations)
+        parameters = to_parameters(network, shown_by.arrays, shown_by.called)
+        for name, array in parameters.items():
+            # As the run computes: what float64 holds may be infinite in float32.
+            with np.errstate(over="ignore"):
+                finite = np.isfinite(array.astype(config.dtype)).all()
+            if not finite:
+                called = in_file(name, shown_by.called)
+                raise UserError(f"{called} is not all finite numbers of {config.dtype}")
+    of = path, parameters, widths, shown_by.arc_features, known, shown_by.keys
+    if said is None:
+        return Weights(*of, False, examples=examples)
+    names = said.class_names, said.pair_relations
+    return Weights(*of, True, said.pairs, said.samples, examples, *names)
 
 
 def as_trained(weights: Weights, config: Config, given: Container[str], direction: str) -> Config:
@@ -273,26 +267,76 @@ def check_parameters(weights: Weights, network: Network) -> None:
             )
 
 
-def _network(path: Path, facts: Mapping[str, object]) -> dict[str, Any]:
-    """Keys and values of the configuration, checked as those of a configuration file are."""
-    with _of_file(path):
-        sections = {name: facts.get(name) for name in ("model", "graph")}
-        config = from_table(sections | {"task": facts.get("task", {})})
-    here = value_of(config, "model.activation")
-    stored = facts.get("activation", here)
-    if stored != here:
+@dataclass(frozen=True)
+class _Shown:
+    """A network as a file shows it."""
+
+    keys: dict[str, Any]  # of the configuration, and values
+    widths: tuple[int, ...]
+    arrays: Mapping[str, np.ndarray]
+    called: Mapping[str, str]  # the name in the file of each array
+    arc_features: int
+    schema: Schema
+
+
+@dataclass(frozen=True)
+class _Said:
+    """The facts of a file of weights besides keys of the configuration; earlier ones say less."""
+
+    widths: Annotated[tuple[Positive, ...], msgspec.Meta(min_length=2)]
+    arc_features: Count = 0
+    vertex_types: tuple[str, ...] = ()
+    relations: tuple[tuple[str, str, str], ...] = ()
+    type_features: dict[str, Count] = field(default_factory=dict)
+    pairs: str | None = None
+    samples: str | None = None
+    class_names: tuple[str, ...] = ()
+    pair_relations: tuple[str, ...] = ()
+
+
+def _said(facts: Mapping[str, Any]) -> _Said:
+    try:
+        said = msgspec.convert(facts, _Said)
+    except msgspec.ValidationError as error:
+        raise UserError(f"is damaged: {error}") from error
+    for names, count in ((said.class_names, said.widths[-1]), (said.pair_relations, 0)):
+        if len(set(names)) < len(names) or (names and count and len(names) != count):
+            raise UserError(f"is damaged: its names are not those of its columns: {shown(names)}")
+    return said
+
+
+def _described(
+    path: Path,
+    facts: Mapping[str, Any],
+    said: _Said,
+    state: Mapping[str, np.ndarray],
+    config: Config,
+    given: Container[str],
+) -> _Shown:
+    """A network that the file describes; keys are checked as those of a configuration file are."""
+    sections = {name: facts.get(name) for name in ("model", "graph")}
+    stored = from_table(sections | {"task": facts.get("task", {})})
+    here = value_of(stored, "model.activation")
+    activation = facts.get("activation", here)
+    if activation != here:
         raise UserError(
-            f"{path} holds weights of a {config.model.name} with activation {stored}, here it is "
+            f"these are weights of a {stored.model.name} with activation {activation}, here it is "
             f"{here}"
         )
-    described = {
-        name: value_of(config, name)
+    found = {
+        name: value_of(stored, name)
         for name in keys()
         if name.startswith(("model.", "graph.")) and name.split(".")[1] not in NOT_OF_A_NETWORK
     }
     task = facts.get("task")  # of which files of earlier versions say less, or nothing
-    said = [name for name in _of_task(config.task) if isinstance(task, dict) and name in task]
-    return described | {f"task.{name}": getattr(config.task, name) for name in said}
+    names = [name for name in _of_task(stored.task) if isinstance(task, dict) and name in task]
+    found |= {f"task.{name}": getattr(stored.task, name) for name in names}
+    if is_user_network(found["model.name"]):
+        wanted = config.model.name if "model.name" in given else None
+        found["model.name"] = _own_network(path, found["model.name"], wanted)
+    relations = tuple(Relation(*one) for one in said.relations)
+    schema = Schema(said.vertex_types, relations, tuple(said.type_features.items()))
+    return _Shown(found, said.widths, state, {}, said.arc_features, schema)
 
 
 def _of_task(task: TaskConfig) -> list[str]:
@@ -315,12 +359,12 @@ def _own_network(path: Path, stored: str, wanted: str | None) -> str:
             file = f"{kept}:{file.rpartition(':')[2]}"
             where = f"from Python model={file!r}"
         raise UserError(
-            f"{path} holds weights of {stored}, a network of a file, which has to be given",
+            f"these are weights of {stored}, a network of a file, which has to be given",
             f"if you trust it, --set model.name={file}, {where}",
         )
     if not same_network(wanted, stored):
         raise UserError(
-            f"{path} holds weights of {stored}, and {wanted} is another network, or has changed",
+            f"these are weights of {stored}, and {wanted} is another network, or has changed",
             "the folder of a run keeps the network that was trained, in network.py",
         )
     return wanted
@@ -332,8 +376,8 @@ def _shown_by(
     given: Container[str],
     features: int,
     schema: Schema,
-) -> tuple[dict[str, Any], tuple[int, ...], Mapping[str, np.ndarray], Mapping[str, str]]:
-    """A network as arrays of another program show it: its keys, widths, arrays and their names.
+) -> _Shown:
+    """A network as arrays of another program show it.
 
     Of a plain stack of GCNConv layers that is all there is; of another network, the widths of its
     features and logits: for the rest, the file has to be of the network that is configured.
@@ -363,7 +407,7 @@ def _shown_by(
         keys = [key[6:] for key in NETWORKS.keys(model.name) if key.startswith("model.")]
         of_it = [key for key in (*keys, "name", "bias") if key not in NOT_OF_A_NETWORK]
         described = {f"model.{key}": getattr(model, key) for key in of_it}
-        return described, network.widths, fits.arrays, fits.called
+        return _Shown(described, network.widths, fits.arrays, fits.called, ends[2], schema)
     try:
         arrays = from_gcn(found.arrays, found.called)
     except UserError as error:
@@ -371,7 +415,7 @@ def _shown_by(
     shapes = [array.shape for name, array in arrays.items() if name.endswith("lin.weight")]
     widths = (shapes[0][1], *(shape[0] for shape in shapes))
     described = {"model.hidden": widths[1:-1], "model.bias": "convs.0.bias" in arrays}
-    return described, widths, arrays, found.called
+    return _Shown(described, widths, arrays, found.called, 0, schema)
 
 
 def _fits(arrays: Mapping[str, np.ndarray], network: Network) -> bool:
@@ -386,44 +430,8 @@ def _of_file(path: Path) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        raise UserError(f"{path}: {error.message}", error.hint) from error
-
-
-def _stored_widths(path: Path, facts: Mapping[str, object]) -> tuple[int, ...]:
-    """The widths that the file names."""
-    widths = facts.get("widths")
-    if not isinstance(widths, list) or len(widths) < 2:
-        raise UserError(f"{path} is damaged: it does not name the widths of its network")
-    if any(type(width) is not int or width < 1 for width in widths):
-        raise UserError(f"{path} is damaged: it does not name the widths of its network")
-    return tuple(widths)
-
-
-def _stored_arcs(path: Path, facts: Mapping[str, object]) -> int:
-    """The columns of features of arcs that the file names; earlier networks read none."""
-    width = facts.get("arc_features", 0)
-    if type(width) is not int or width < 0:
-        raise UserError(f"{path} is damaged: it does not say which features of arcs it takes")
-    return width
-
-
-def _stored_schema(path: Path, facts: Mapping[str, Any]) -> Schema:
-    """Types and relations that the file names; earlier networks tell none apart."""
-    relations, of_types = facts.get("relations", []), facts.get("type_features", {})
-    types = facts.get("vertex_types", [])
-    sound = isinstance(relations, list) and isinstance(of_types, dict) and isinstance(types, list)
-    if not sound or any(not isinstance(one, list) or len(one) != 3 for one in relations):
-        raise UserError(f"{path} is damaged: it does not say which relations it tells apart")
-    known = tuple(Relation(*map(str, one)) for one in relations)
-    return Schema(tuple(map(str, types)), known, tuple(of_types.items()))
-
-
-def _names(path: Path, facts: Mapping[str, object], kind: str) -> tuple[str, ...]:
-    """Names that the file holds; earlier ones hold none."""
-    names = facts.get(kind, [])
-    if not isinstance(names, list) or len({*map(str, names)}) < len(names):
-        raise UserError(f"{path} is damaged: its {kind} are no names")
-    return tuple(map(str, names))
+        between = " " if error.message.startswith("is damaged") else ": "
+        raise UserError(f"{path}{between}{error.message}", error.hint) from error
 
 
 def _shown(value: object) -> str:

@@ -7,11 +7,22 @@ import itertools
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from gcnmpi.run.record import RECORD, Epoch, Line, Resume, Start, epochs_until_resume, read_lines
+from gcnmpi.options.requests import LOGS
+from gcnmpi.run.logs import Log
+from gcnmpi.run.record import (
+    RECORD,
+    Epoch,
+    Line,
+    Resume,
+    Start,
+    epochs_until,
+    epochs_until_resume,
+    read_lines,
+)
 from partition.errors import UserError, system_errors
 from partition.locks import check_outside_graphs
 from partition.records import atomic_file
@@ -23,31 +34,45 @@ class Writer:
     """Appends lines to a file, each whole or not at all; without a path it does nothing.
 
     One rank writes, and all must hear of it when it cannot: the first error is kept, and
-    :meth:`check` raises it where the ranks agree on errors, with the hint.
+    :meth:`check` raises it where the ranks agree on errors, with the hint. Beside the file are the
+    logs of these names, which have the epochs until one of them already.
     """
 
-    def __init__(self, path: str | os.PathLike | None, hint: str | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike | None,
+        hint: str | None = None,
+        logs: Sequence[str] = (),
+        until: int = 0,
+    ) -> None:
         self._path, self._hint = path, hint
         self._error: UserError | None = None
         self._file: int | None = None
-        if path is not None:
-            with system_errors(f"cannot write {path}", hint):
-                self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
-                self._folder = os.stat(Path(path).parent)
+        self._logs: list[Log] = []
+        if path is None:
+            return
+        with system_errors(f"cannot write {path}", hint):
+            self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+            self._folder = os.stat(Path(path).parent)
+        before = epochs_until(path, until) if logs and until else []
+        with self._first_error():
+            self._logs = [LOGS.get(name)(Path(path).parent, before) for name in logs]
+        self.check()
 
     @property
     def failed(self) -> bool:
-        """Whether a record could not be written; nothing is written after it."""
+        """Whether something could not be written; nothing is written after it."""
         return self._error is not None
 
     def __call__(self, line: Line) -> None:
         if self._file is None or self.failed:
             return
-        try:
+        with self._first_error():
             with system_errors(f"cannot write {self._path}", self._hint):
                 _append(self._file, line.text().encode())
-        except UserError as error:
-            self._error = error
+            if isinstance(line, Epoch):
+                for log in self._logs:
+                    log.add(line)
 
     def check(self) -> None:
         """Raise the error of what could not be written."""
@@ -91,15 +116,25 @@ class Writer:
         return moved
 
     def close(self) -> None:
-        """Close the file; some file systems say only then that it could not be written."""
-        if self._file is None:
-            return
+        """Close the files; some file systems say only then that they could not be written."""
         file, self._file = self._file, None
-        try:
-            with system_errors(f"cannot write {self._path}", self._hint):
+        with self._first_error(), system_errors(f"cannot write {self._path}", self._hint):
+            if file is not None:
                 os.close(file)
+        for log in self._logs:
+            with self._first_error():
+                log.close()
+
+    @contextlib.contextmanager
+    def _first_error(self) -> Iterator[None]:
+        """Keep what goes wrong, unless something has before."""
+        try:
+            yield
         except UserError as error:
             self._error = self._error or error
+        except OSError as error:
+            what = f"cannot write {error.filename or 'a log'}: {error.strerror or error}"
+            self._error = self._error or UserError(what, self._hint)
 
 
 _PIECE = 1 << 20

@@ -18,9 +18,9 @@ from gcnmpi.torch.memory import on_host
 from gcnmpi.torch.ranks import Ranks, user_level
 from partition.errors import UserError
 
-SAME_START = "torch.manual_seed before it is made, or g.broadcast(net) after it"
+_SAME_START = "torch.manual_seed before it is made, or g.broadcast(net) after it"
 SUMMED = "g.all_reduce_gradients(net) between loss.backward() and optimizer.step()"
-OWN_LOSS = (
+_OWN_LOSS = (
     "gradients are summed, and no g.mean was called: the mean of a rank's own losses weighs rows "
     "otherwise on each number of ranks. Use loss = g.mean(losses of own rows), or the sum of them "
     "divided by the number of all"
@@ -83,7 +83,7 @@ class Agreement:
     def tell_of_own_loss(self) -> None:
         """Warn once, on rank 0, if gradients are summed of a loss that no ``g.mean`` has made."""
         if not self.averaged and self._ranks.comm.rank == 0:
-            warnings.warn(OWN_LOSS, stacklevel=user_level())
+            warnings.warn(_OWN_LOSS, stacklevel=user_level())
         self.averaged = True
 
     def check(self, model: torch.nn.Module) -> None:
@@ -102,7 +102,7 @@ class Agreement:
         return [weight for weight in living if weight is not None]
 
     def _error(self) -> UserError:
-        start = f"start from the same ones ({SAME_START}), and sum the gradients of all: {SUMMED}"
+        start = f"start from the same ones ({_SAME_START}), and sum the gradients of all: {SUMMED}"
         return UserError(
             "the model's weights are not the same on all ranks",
             f"{start if self.summed else f'call {SUMMED}'}; g.check(net) names those that differ. "
@@ -117,9 +117,9 @@ def check_weights(ranks: Ranks, model: torch.nn.Module, own: Collection[int] = f
     """
     named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     named = {k: each for k, each in named.items() if each.ndim == 0 or len(each) not in own}
-    check_equal(ranks, list(named.values()))
+    _check_equal(ranks, list(named.values()))
     digests = {f"weight or buffer {name!r}": _digest(tensor) for name, tensor in named.items()}
-    hint = f"start from the same weights ({SAME_START}), and call {SUMMED}"
+    hint = f"start from the same weights ({_SAME_START}), and call {SUMMED}"
     check_same(ranks.comm, digests, hint)
 
 
@@ -226,7 +226,7 @@ class GradientSum:
     def _buffer(self, count: int, trained: list[torch.nn.Parameter]) -> torch.Tensor:
         key = count, len(trained)
         if key not in self._buffers:
-            check_equal(self._ranks, trained)
+            _check_equal(self._ranks, trained)
             self._buffers[key] = torch.empty(
                 sum(key), dtype=torch.float64, device=self._ranks.memory.device
             )
@@ -236,7 +236,7 @@ class GradientSum:
 def broadcast(ranks: Ranks, tensors: Iterable[torch.Tensor]) -> None:
     """Give all ranks the numbers that rank 0 has in these tensors."""
     tensors = list(tensors)
-    check_equal(ranks, tensors)
+    _check_equal(ranks, tensors)
     with torch.no_grad():
         for tensor in tensors:
             flat = tensor.detach().reshape(-1).clone()
@@ -246,7 +246,7 @@ def broadcast(ranks: Ranks, tensors: Iterable[torch.Tensor]) -> None:
             tensor.copy_(torch.from_numpy(memory).view(flat.dtype).view_as(tensor))
 
 
-def check_equal(ranks: Ranks, tensors: Sequence[torch.Tensor]) -> None:
+def _check_equal(ranks: Ranks, tensors: Sequence[torch.Tensor]) -> None:
     """Raise a UserError on all ranks, unless all have tensors of the same shapes and types."""
     with agreed(ranks.comm):
         if any(is_lazy(tensor) for tensor in tensors):

@@ -10,9 +10,9 @@ import torch
 
 from gcnmpi.torch.ranks import user_level
 
-POOLS = "pools the rows of one rank: use g.collective, or g.gather"
-CHOOSES = "chooses among the rows of one rank"
-CENTRED = "takes the moments of one rank's rows: use g.batch_norm(width)"
+_POOLS = "pools the rows of one rank: use g.collective, or g.gather"
+_CHOOSES = "chooses among the rows of one rank"
+_CENTRED = "takes the moments of one rank's rows: use g.batch_norm(width)"
 SHARED = "takes the sum of one rank's rows: use g.collective.softmax"
 OF_ROWS = "takes the moments of one rank's rows: use g.norm('{}', width)"
 HOPS = (
@@ -23,7 +23,7 @@ DEGREES = (
     "takes degrees from edges, which lead to own rows only: use g.aggregate, or {}=False with "
     "g.edge_weight"
 )
-ATTENDS = "lets the rows of one rank attend to each other, if they are its sequence"
+_ATTENDS = "lets the rows of one rank attend to each other, if they are its sequence"
 RANDOM = "draws other random numbers on each number of ranks: use g.dropout(h, p, epoch, layer)"
 ATTENTION = "draws other random numbers on each number of ranks, with dropout above 0"
 LAYERS = "exchanges no rows between its layers: write them out, with a g.expand for each"
@@ -40,28 +40,28 @@ def _has(name: str, *values: object) -> Callable[[object], bool]:
 
 
 # Name of a class, or of one that it inherits from, → what is told, and where that is so.
-TORCH: dict[str, Rule] = {
-    "_BatchNorm": (CENTRED, _always),
+_TORCH: dict[str, Rule] = {
+    "_BatchNorm": (_CENTRED, _always),
     "_DropoutNd": (RANDOM, lambda module: module.p > 0),
     "RReLU": ("draws other slopes on each number of ranks: use LeakyReLU", _always),
     "Softmax": (SHARED, _has("dim", 0)),
     "LogSoftmax": (SHARED, _has("dim", 0)),
-    "MultiheadAttention": (ATTENDS, _always),
+    "MultiheadAttention": (_ATTENDS, _always),
 }
-PYG: dict[str, Rule] = {
+_PYG: dict[str, Rule] = {
     **dict.fromkeys(
-        ("BatchNorm", "HeteroBatchNorm", "InstanceNorm", "DiffGroupNorm"), (CENTRED, _always),
+        ("BatchNorm", "HeteroBatchNorm", "InstanceNorm", "DiffGroupNorm"), (_CENTRED, _always),
     ),
     "GraphNorm": (OF_ROWS.format("graph"), _always),
     "PairNorm": (OF_ROWS.format("pair"), _always),
     "MeanSubtractionNorm": (OF_ROWS.format("mean"), _always),
     "LayerNorm": (OF_ROWS.format("layer") + ", or mode='node'", _has("mode", "graph")),
     "GraphSizeNorm": ("divides by the number of one rank's rows: use h / g.n**0.5", _always),
-    "Aggregation": (POOLS, _always),
+    "Aggregation": (_POOLS, _always),
     **dict.fromkeys(
         ("TopKPooling", "SAGPooling", "EdgePooling", "ClusterPooling", "ASAPooling", "PANPooling",
          "MemPooling", "SelectTopK", "DynamicEdgeConv", "GravNetConv", "XConv", "KNNIndex"),
-        (CHOOSES, _always),
+        (_CHOOSES, _always),
     ),
     "WLConv": ("numbers the colours of each rank on its own", _always),
     **dict.fromkeys(
@@ -77,10 +77,10 @@ PYG: dict[str, Rule] = {
     "AntiSymmetricConv": (HOPS, lambda module: module.num_iters > 1),
     **dict.fromkeys(
         ("GPSConv", "PerformerAttention", "SGFormerAttention", "PolynormerAttention"),
-        (ATTENDS.partition(",")[0], _always),
+        (_ATTENDS.partition(",")[0], _always),
     ),
 }  # fmt: skip
-RULES = {"torch": TORCH, "torch_geometric": PYG}
+RULES = {"torch": _TORCH, "torch_geometric": _PYG}
 
 
 def alone(model: torch.nn.Module) -> Iterator[str]:

@@ -236,7 +236,7 @@ class BatchNorm(torch.nn.Module):
         if not self.training:
             out = torch.nn.functional.batch_norm(x, mean, var, weight, bias, eps=self.eps)
             return out.to(given.dtype)
-        out, moments, rows = Normalise.apply(x, weight, bias, self.eps, self.ranks)
+        out, moments, rows = _Normalise.apply(x, weight, bias, self.eps, self.ranks)
         with torch.no_grad():
             self.num_batches_tracked += 1
             share = self.momentum
@@ -252,7 +252,7 @@ class BatchNorm(torch.nn.Module):
         return f"{self.width}, eps={self.eps}, momentum={self.momentum}"
 
 
-class Normalise(torch.autograd.Function):
+class _Normalise(torch.autograd.Function):
     """The arithmetic of the trainer's batch norm: two reductions forward, one backward."""
 
     @staticmethod

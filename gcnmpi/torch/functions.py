@@ -83,7 +83,7 @@ class Mean(torch.autograd.Function):
 
 def linear(ranks: Ranks, h: torch.Tensor, forth: Map, back: Map) -> torch.Tensor:
     """A linear map of rows of any shape, which is given and gives matrices of the graph's dtype."""
-    out = Linear.apply(as_matrix(ranks.taken(h)), forth, back)
+    out = Linear.apply(_as_matrix(ranks.taken(h)), forth, back)
     return out.reshape((len(out), *h.shape[1:])).to(h.dtype)  # type: ignore[no-any-return]
 
 
@@ -96,7 +96,7 @@ def edges(matrix: sp.csr_array) -> torch.Tensor:
     return both
 
 
-def as_matrix(h: torch.Tensor) -> torch.Tensor:
+def _as_matrix(h: torch.Tensor) -> torch.Tensor:
     """Rows of any shape as a tensor of two dimensions."""
     return h.unsqueeze(1) if h.ndim == 1 else h.flatten(1)
 

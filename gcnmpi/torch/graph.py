@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import overload
 
@@ -11,7 +11,9 @@ import torch
 
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.plan import Plan
-from gcnmpi.mpi.comm import agreed
+from gcnmpi.mpi.comm import Comm, agreed
+from gcnmpi.nn.metrics.scored import Scored
+from gcnmpi.options.task import METRICS, METRICS_OF
 from gcnmpi.torch.agreement import GradientSum, broadcast, check_weights
 from gcnmpi.torch.alone import warned
 from gcnmpi.torch.batches import Batching
@@ -23,8 +25,8 @@ from gcnmpi.torch.moves import Fetched
 from gcnmpi.torch.pairs import OfPairs
 from gcnmpi.torch.run import Runs
 from gcnmpi.torch.samples import OfSamples
-from gcnmpi.torch.scoring import check_names, scored_in
 from gcnmpi.torch.typed import OfTypes
+from partition.errors import unknown_name
 
 
 class Graph(Runs, OfFiles, OfPairs, OfSamples, OfTypes):
@@ -265,12 +267,12 @@ class Graph(Runs, OfFiles, OfPairs, OfSamples, OfTypes):
         names, labels = list(names), on_host(self.y)
         self._ranks.together("metrics")
         with agreed(self._ranks.comm):
-            check_names(names, labels)
+            _check_names(names, labels)
         self._check_count(logits)
         scores = on_host(self._ranks.taken(logits))
         self._agreement.sum((), logits, "metrics")
         masks = {name: on_host(mask) for name, mask in self.masks.items()}
-        return scored_in(self._ranks.comm, names, scores, labels, masks)
+        return _scored_in(self._ranks.comm, names, scores, labels, masks)
 
     @property
     def traffic(self) -> Volume:
@@ -289,3 +291,42 @@ class Graph(Runs, OfFiles, OfPairs, OfSamples, OfTypes):
             np.concatenate((plan.own, plan.halo)), np.uint64
         )
         return vertices
+
+
+def _check_names(names: Sequence[str], labels: np.ndarray) -> None:
+    """Raise a UserError for a name that is no metric of such labels: classes, or numbers."""
+    tasks = ("classes",) if labels.ndim == 1 else ("labels", "regression")
+    known = [metric for task in tasks for metric in METRICS_OF[task]]
+    for name in names:
+        if name not in known:
+            raise unknown_name("metric", name, known)
+
+
+def _scored_in(
+    comm: Comm,
+    names: Sequence[str],
+    scores: np.ndarray,
+    labels: np.ndarray,
+    masks: Mapping[str, np.ndarray],
+) -> dict[str, float | None]:
+    """Metrics by ``mask_name``; None where not defined. All ranks call it together.
+
+    Parameters
+    ----------
+    scores : (rows, columns)
+        Output for this rank's rows.
+    labels : (rows,) integers, −1 where unknown; or (rows, columns) numbers
+    masks : mapping of str to (rows,) bool
+    """
+    found: dict[str, float | None] = {}
+    of_classes = labels.ndim == 1
+    for mask, chosen in masks.items():
+        rows = chosen & (labels >= 0) if of_classes else chosen
+        some = labels[rows].astype(np.int32) if of_classes else labels[rows]
+        scored = Scored(scores[rows], some)
+        for name in names:
+            metric: Callable[..., float | None] = METRICS.get(name)
+            value = metric(comm, scored)
+            good = value is not None and np.isfinite(value)
+            found[f"{mask}_{name}"] = value if good else None
+    return found

@@ -33,7 +33,7 @@ from gcnmpi.torch.memory import on_host
 from gcnmpi.torch.ranks import HALVES, OfThisProcess, Ranks
 from partition.errors import UserError
 
-PRODUCTS = "a product", "the gradient of a product"
+_PRODUCTS = "a product", "the gradient of a product"
 PLACE = Place(0)  # of every matrix: own rows lie the same way in all layers
 
 
@@ -116,7 +116,7 @@ class RowMoves:
         )
 
         def multiply(h: torch.Tensor, back: bool) -> torch.Tensor:
-            self.ranks.together(PRODUCTS[back], h.shape[1])
+            self.ranks.together(_PRODUCTS[back], h.shape[1])
             rows = self._nown if back else matrix.shape[0]
             out = h.new_empty((rows, h.shape[1]))
             self._rows.multiply(operands[back], Matrix(PLACE, array(h)), array(out))
@@ -158,7 +158,7 @@ class Moves(RowMoves):
 
     def aggregate(self, h: torch.Tensor, transposed: bool) -> torch.Tensor:
         """The product M·h, or Mᵀ·h, of own rows."""
-        self.ranks.together(PRODUCTS[transposed], h.shape[1])
+        self.ranks.together(_PRODUCTS[transposed], h.shape[1])
         if self._product is None:  # not before it is asked for: it holds M once more
             self._product = self._make_product()
         products, plan, operands = self._product

@@ -15,6 +15,7 @@ from gcnmpi.api.ranks import on_root
 from gcnmpi.mpi.comm import Comm, agreed, from_root, has_all_ranks
 from partition.errors import DataWarning, UserError
 from partition.graph.graph import Graph as Arrays
+from partition.graph.graph import segments
 from partition.graph.store import open_graph
 
 
@@ -144,23 +145,15 @@ def _some(graph: Arrays, count: int) -> np.ndarray:
     while len(new := new[~found[new]][:left]):
         found[new] = True
         left -= len(new)
-        new = np.unique(graph.indices[_arcs_of(graph, new)])
+        new = np.unique(graph.indices[segments(graph.indptr, new)[0]])
     rest = np.flatnonzero(~found)
     found[random.choice(rest, count - np.count_nonzero(found), replace=False)] = True
     return np.flatnonzero(found)
 
 
-def _arcs_of(graph: Arrays, vertices: np.ndarray) -> np.ndarray:
-    """The places of the arcs that leave vertices, one vertex after the other."""
-    first, last = graph.indptr[vertices], graph.indptr[vertices + 1]
-    shifts = first - np.cumsum(last - first) + (last - first)
-    return np.repeat(shifts, last - first) + np.arange(np.sum(last - first))
-
-
 def _induced(graph: Arrays, vertices: np.ndarray) -> dict[str, Any]:
     """The arcs among vertices, and the data of both, as arguments of ``from_arrays``."""
-    places, data = _arcs_of(graph, vertices), graph.arc_data
-    degrees = graph.indptr[vertices + 1] - graph.indptr[vertices]
+    (places, degrees), data = segments(graph.indptr, vertices), graph.arc_data
     source, target = np.repeat(np.arange(len(vertices)), degrees), graph.indices[places]
     number = np.full(graph.n, -1)
     number[vertices] = np.arange(len(vertices))

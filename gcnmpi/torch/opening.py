@@ -39,7 +39,7 @@ from partition.graph.graph import MASKS, TARGET_FILES, UNLABELLED, VERTICES
 from partition.graph.store import StoredGraph
 
 # Not those with memory that all ranks share: rows of a tensor may be a rank's own matter.
-CARRIERS = "persistent", "isend", "neighbor", "alltoallv", "nccl"
+_CARRIERS = "persistent", "isend", "neighbor", "alltoallv", "nccl"
 
 
 def open(
@@ -138,7 +138,7 @@ def open(
                 f"groups={groups} does not divide {comm.size} ranks",
                 "start as many ranks for each part of the partition",
             )
-        check_name("transport", transport, CARRIERS)
+        check_name("transport", transport, _CARRIERS)
         made, place = memory_of(device)
         config = from_table({
             "kernel": made.kernel,

@@ -24,7 +24,7 @@ from partition.errors import EXIT_USER_ERROR, UserError
 HALVES = {torch.bfloat16: "bf16", torch.float16: "fp16"}  # as ``comm.precision`` names them
 COMPARED = 1000  # calls that are compared, some fifty epochs: a reduction of two numbers each
 END = "is at the end of its program"
-LIBRARIES = tuple(
+_LIBRARIES = tuple(
     f"{folder}{os.sep}" for folder in (Path(torch.__file__).parent, Path(__file__).parents[1])
 )
 
@@ -45,7 +45,7 @@ class OfThisProcess:
         )
 
 
-class Together:
+class _Together:
     """Compares what ranks call, so that a call that some do not make is told, and not waited for.
 
     The first ``COMPARED`` calls, and the end of a program that makes fewer, where ``everyone`` in
@@ -100,7 +100,7 @@ class Together:
 def user_level() -> int:
     """The ``stacklevel`` with which the caller warns of a line of the user's program."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(LIBRARIES):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
         level, frame = level + 1, frame.f_back
     return level
 
@@ -146,7 +146,7 @@ class Ranks(OfThisProcess):
         on_device = runtime.kernel.device is not None
         self.sums_there = on_device and (self.comm.size == 1 or self._summation is not None)
         # After that of all: what was registered last is called first when a program ends.
-        self.together = Together(runtime.comm, runtime.everyone)
+        self.together = _Together(runtime.comm, runtime.everyone)
 
     def placed(self, array: np.ndarray) -> torch.Tensor:
         """A tensor of the graph with the numbers of an array: on the host, in its memory."""

@@ -27,11 +27,11 @@ from gcnmpi.report.progress import Progress
 from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.best import Best
 from gcnmpi.run.checkpoint import plain
+from gcnmpi.run.claims import Guard, Stopped, guarded
 from gcnmpi.run.ledger import CheckpointRules, Ledger
 from gcnmpi.run.opening import Opened
 from gcnmpi.run.record import METRIC, Epoch, RanksRecord, Start, read_run
 from gcnmpi.run.run_record import counted_record, opened_record, print_origin
-from gcnmpi.run.training import Guard, Stopped, guarded
 from gcnmpi.torch.alone import warned
 from gcnmpi.torch.functions import eager
 from gcnmpi.torch.kept import CheckpointObjects, HasState, set_generators, write_weights
@@ -40,16 +40,16 @@ from partition.errors import UserError
 from partition.records import to_json
 
 PURPOSE = "a run of gcnmpi.torch"
-LAST, BEST = "weights.pt", "best.pt"
-LOOP = "for epoch in run.epochs(200): …; run.log(epoch, loss=loss)"
+_LAST, _BEST = "weights.pt", "best.pt"
+_LOOP = "for epoch in run.epochs(200): …; run.log(epoch, loss=loss)"
 ALIKE = "all ranks call it with the same arguments"
 LONGEST = 20_000  # lines of a script that the record keeps
 # Sections of the configuration that a graph of PyTorch obeys.
-SECTIONS = ("kernel", "dtype", "threads", "graph", "scheme", "loading", "comm")
+_SECTIONS = ("kernel", "dtype", "threads", "graph", "scheme", "loading", "comm")
 
 
 @dataclass(frozen=True)
-class RunRequest:
+class _RunRequest:
     """A run as it is asked for: see :meth:`gcnmpi.torch.Graph.run`."""
 
     objects: Mapping[str, HasState]
@@ -119,12 +119,12 @@ class Runs(GraphState):
         given = {"model": model, "optimizer": optimizer, **others}
         kept = {name: each for name, each in given.items() if each is not None}
         rules = CheckpointRules(checkpoint_every, checkpoint_minutes, at_end=True)
-        asked = RunRequest(kept, dict(config or {}), metric, resume, rules, log, progress)
+        asked = _RunRequest(kept, dict(config or {}), metric, resume, rules, log, progress)
         return _running(self, None if out is None else Path(out), asked)
 
 
 @contextlib.contextmanager
-def _running(graph: Runs, out: Path | None, asked: RunRequest) -> Iterator[Run]:
+def _running(graph: Runs, out: Path | None, asked: _RunRequest) -> Iterator[Run]:
     """The context of a run, with its locks and its watch."""
     opened = graph._opened
     comm, source = opened.runtime.everyone, opened.source
@@ -161,7 +161,7 @@ class Run:
         self,
         folder: Path,
         graph: Runs,
-        asked: RunRequest,
+        asked: _RunRequest,
         keeps: CheckpointObjects,
         guard: Guard,
         stack: contextlib.ExitStack,
@@ -322,11 +322,11 @@ class Run:
     def _wanted(self, epoch: int) -> int:
         """The epoch that may be logged, if it is this one."""
         if self._open is None:
-            raise UserError("run.log was called outside of run.epochs", LOOP)
+            raise UserError("run.log was called outside of run.epochs", _LOOP)
         if epoch != self._open:
-            raise UserError(f"run.log was called with epoch {epoch} in epoch {self._open}", LOOP)
+            raise UserError(f"run.log was called with epoch {epoch} in epoch {self._open}", _LOOP)
         if self.epoch == epoch:
-            raise UserError(f"run.log was called twice in epoch {epoch}", LOOP)
+            raise UserError(f"run.log was called twice in epoch {epoch}", _LOOP)
         return epoch
 
     def _leave(self, early: bool = False) -> None:
@@ -337,7 +337,7 @@ class Run:
             self._moves.ranks.every.together("the next epoch of a run")
         with agreed(comm):
             if self.epoch != number and not early:
-                raise UserError(f"rank {comm.rank} did not call run.log in epoch {number}", LOOP)
+                raise UserError(f"rank {comm.rank} did not call run.log in epoch {number}", _LOOP)
         if not self.epoch:
             return  # which is an error, and told at the end
         last = early or number == self._count
@@ -355,7 +355,7 @@ class Run:
         comm, ledger = self._comm, self._ledger
         with agreed(comm):
             if not ledger.epochs or self._shown is None:
-                raise UserError(f"the run in {self.folder} has no epoch: run.log wrote none", LOOP)
+                raise UserError(f"the run in {self.folder} has no epoch: run.log wrote none", _LOOP)
         if self._asked.metric and not ledger.best.epoch and comm.rank == 0:
             print(f"warning: no epoch was logged with val_{ledger.best.metric}", file=sys.stderr)
         from_root(comm, self._write_weights)
@@ -364,12 +364,12 @@ class Run:
         ledger.end(counted_record(*counted, predicted, {}))
 
     def _write_weights(self) -> None:
-        write_weights(self.folder / LAST, self._keeps.weights())
+        write_weights(self.folder / _LAST, self._keeps.weights())
         if self._keeps.best is not None:
-            write_weights(self.folder / BEST, self._keeps.best)
+            write_weights(self.folder / _BEST, self._keeps.best)
 
 
-def _table(opened: Opened, asked: RunRequest) -> dict[str, object]:
+def _table(opened: Opened, asked: _RunRequest) -> dict[str, object]:
     """The configuration of a record: keys that are obeyed, and the settings of the script."""
     table, train = table_of(opened.config), opened.config.train
     try:
@@ -379,7 +379,7 @@ def _table(opened: Opened, asked: RunRequest) -> dict[str, object]:
             f"config cannot be recorded: {error}", "give numbers, texts, lists and dicts of them"
         ) from error
     return plain({
-        **{name: table[name] for name in SECTIONS},
+        **{name: table[name] for name in _SECTIONS},
         "train": {
             "seed": train.seed, "split": train.split, "checkpoint_every": asked.rules.epochs,
             "checkpoint_minutes": asked.rules.minutes,

@@ -101,7 +101,7 @@ class Samples(OfThisProcess):
         ValueError
             If the groups cannot share the samples of a step, or there are too few for one.
         """
-        group, groups = group_of(self._ranks)
+        group, groups = _group_of(self._ranks)
         anchors = np.array(self.anchors(mask), np.int64)
         if batch < 1 or batch % groups:
             raise ValueError(f"{groups} groups cannot share the {batch} samples of a step evenly")
@@ -138,12 +138,12 @@ class OfSamples(GraphState):
     @property
     def group(self) -> int:
         """The number of this rank's group; each has the graph."""
-        return group_of(self._ranks)[0]
+        return _group_of(self._ranks)[0]
 
     @property
     def groups(self) -> int:
         """How many groups of ranks there are."""
-        return group_of(self._ranks)[1]
+        return _group_of(self._ranks)[1]
 
     def samples(
         self, name: str, *, history: int = 1, leads: int = 1, standardize: bool = True
@@ -176,7 +176,7 @@ class OfSamples(GraphState):
         raise AssertionError("an error of a rank is raised on all")
 
 
-def group_of(ranks: Ranks) -> tuple[int, int]:
+def _group_of(ranks: Ranks) -> tuple[int, int]:
     """The number of a rank's group, and how many there are."""
     here, every = ranks.comm, ranks.every.comm
     return every.rank // here.size, every.size // here.size

@@ -29,7 +29,7 @@ from partition.graph.store import open_graph
 Make = Callable[[Graph], torch.nn.Module]
 Loss = Callable[[Any, Graph, int], torch.Tensor | tuple[torch.Tensor, torch.Tensor]]
 
-LR = 0.01  # of the steps between epochs
+_LR = 0.01  # of the steps between epochs
 SHOWN = 6  # names in a message
 SMALL = 1e-2  # of the largest gradient: what a difference is compared with at least
 
@@ -253,7 +253,7 @@ def _trained(
     net: torch.nn.Module, g: Graph, loss: Loss, epochs: int, seed: int, by_rows: Collection[str]
 ) -> Iterator[_Step]:
     torch.manual_seed(seed + 1)
-    optimizer, named = torch.optim.SGD(net.parameters(), lr=LR), dict(net.named_parameters())
+    optimizer, named = torch.optim.SGD(net.parameters(), lr=_LR), dict(net.named_parameters())
     net.train()
     for epoch in range(1, epochs + 1):
         optimizer.zero_grad()

@@ -17,7 +17,7 @@ from gcnmpi.mpi.watch import EXIT_REQUEUE
 from partition.importing.synthetic import sbm
 
 # Signal to rank 1 of 2, before which of its calls, and what the job says of rank 0 then.
-STOP, OPENING, HERE = "SIGSTOP", "gcnmpi.run.training.open_problem", "in error: rank 0 on"
+STOP, OPENING, HERE = "SIGSTOP", "gcnmpi.run.trainer.open_problem", "in error: rank 0 on"
 CASES = {
     "before MPI starts": (STOP, "gcnmpi.mpi.process.within", (HERE, "in start")),
     "loading": (STOP, OPENING, ("error: rank 0 on", "in gcnmpi.")),

@@ -12,7 +12,7 @@ import gcnmpi
 from gcnmpi.cli import main
 from gcnmpi.cli.main import cli
 from gcnmpi.options.config import keys
-from gcnmpi.run import claims, training
+from gcnmpi.run import claims
 from gcnmpi.run.best import diverged
 from gcnmpi.run.record import Epoch
 from partition.cli.main import cli as partition_cli
@@ -113,8 +113,7 @@ def test_a_command_is_watched(monkeypatch, tmp_path, line):
     def watchdog(seconds, rank):
         raise ArithmeticError(seconds, rank)
 
-    for module in (claims, training):
-        monkeypatch.setattr(module, "watchdog", watchdog)
+    monkeypatch.setattr(claims, "watchdog", watchdog)
     monkeypatch.chdir(tmp_path)
     words = [*line.split(), "--set", "comm.timeout=7"]
     job = cli.main(words, prog_name="gcnmpi", standalone_mode=False)

@@ -22,7 +22,7 @@ from gcnmpi.nn.optim import Parameters, make_optimizer
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.options.config import from_table
 from gcnmpi.options.kernel import KERNELS, SLOWER, resolve
-from gcnmpi.proof.checks import STEPS_TOLERANCES, steps_apart
+from gcnmpi.proof.verify import STEPS_TOLERANCES, steps_apart
 from partition.registry import Registry
 
 FALLBACK = "graphblas" if sys.version_info < (3, 14) else "scipy"  # which needs no compiler

@@ -13,7 +13,7 @@ from gcnmpi.options.config import from_table
 from gcnmpi.options.requests import LOGS, parse_logs
 from gcnmpi.report.progress import Progress, shown_metrics
 from gcnmpi.run.record import Epoch, Resume, Start
-from gcnmpi.run.run_record import Recorder
+from gcnmpi.run.writer import Writer
 
 
 def progress(capsys, epochs, seconds):
@@ -82,7 +82,7 @@ def test_a_run_that_goes_on_has_every_epoch_once(tmp_path):
         (0, Start(), ["csv"]),
         *((k, Resume(epoch=k), LOGS) for k in (2, 3)),
     ):
-        write = Recorder(str(tmp_path / "run.jsonl"), tuple(logs), until)
+        write = Writer(tmp_path / "run.jsonl", None, tuple(logs), until)
         write(first)
         for number in range(until + 1, 6):
             write(line(number, **({"val_accuracy": until} if until else {})))

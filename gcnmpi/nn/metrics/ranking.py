@@ -61,7 +61,7 @@ def average_precision(comm: Comm, scored: Scored) -> float | None:
 
 
 @dataclass(frozen=True)
-class InOrder:
+class _InOrder:
     """A rank's stretch of the order of all scores of all ranks: by column, then by score.
 
     Attributes
@@ -87,7 +87,7 @@ class InOrder:
     totals: np.ndarray
 
 
-def in_order(comm: Comm, scored: Scored) -> InOrder:
+def in_order(comm: Comm, scored: Scored) -> _InOrder:
     """Bring the scores of all ranks in order; each rank gets a stretch of them."""
     width, *lists = _scores(scored)
     columns, scores, ones, zeros = _combined(*lists)
@@ -113,7 +113,7 @@ def in_order(comm: Comm, scored: Scored) -> InOrder:
         first = np.searchsorted(columns, columns, side="left")
         below.append(upto - upto[first] + lower[columns] if len(columns) else upto)
     ones_below, zeros_below = below
-    return InOrder(width, columns, ones, zeros, ones_below, zeros_below, totals)
+    return _InOrder(width, columns, ones, zeros, ones_below, zeros_below, totals)
 
 
 def _scores(scored: Scored) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:

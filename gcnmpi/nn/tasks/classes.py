@@ -58,7 +58,7 @@ class Classes(LabelledTask):
     def loss(self, inputs: LossInputs[ClassOptions]) -> Loss:
         """Without weights, there is a faster one."""
         plain = inputs.options.class_weights == "none" and not inputs.options.label_smoothing
-        return SoftmaxCrossEntropy(inputs) if plain else WeightedCrossEntropy(inputs)
+        return SoftmaxCrossEntropy(inputs) if plain else _WeightedCrossEntropy(inputs)
 
     def products(self, options: ClassOptions, k: int, rows: int) -> list[Product]:
         """Row operations of a softmax, and the sum of logits that smoothed labels need."""
@@ -85,7 +85,7 @@ def check_unweighted(options: ClassOptions) -> None:
         )
 
 
-class WeightedCrossEntropy:
+class _WeightedCrossEntropy:
     """Softmax cross-entropy where classes have weights, or labels are smoothed.
 
     On the host, unless a rank has whole rows and the kernel has an operation for it.

@@ -21,7 +21,7 @@ AT_ONCE = 1 << 22  # rows that are looked at at once
 
 
 @dataclass(frozen=True)
-class Labelled:
+class _Labelled:
     """Rows with labels; without a training mask, all that is labelled trains.
 
     Attributes
@@ -68,9 +68,9 @@ class LabelledTask(Task):
     def columns(self, classes: int, targets: int) -> int:
         """Columns of the output, of a graph with so many; 0: it has no labels of the task."""
 
-    def examples(self, stored: StoredGraph, options: Any) -> Labelled:
+    def examples(self, stored: StoredGraph, options: Any) -> _Labelled:
         """The rows with labels; a UserError if the graph has none."""
-        return Labelled(stored, options.on, self.labels(stored, options))
+        return _Labelled(stored, options.on, self.labels(stored, options))
 
     def ends(self, options: Any, model: ModelConfig, manifest: Manifest) -> tuple[int, int]:
         """Features of the graph, and columns of its labels."""

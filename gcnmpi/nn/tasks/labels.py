@@ -41,7 +41,7 @@ class Labels(LabelledTask):
         if found.labels is None:
             hint = "import it with --targets FILE.npy: 0 or 1 for each label, NaN where unknown"
             raise without(stored, options, "labels", hint)
-        return OneHot(found.labels, self.columns(*label_columns(options, stored.manifest)))
+        return _OneHot(found.labels, self.columns(*label_columns(options, stored.manifest)))
 
     def columns(self, classes: int, targets: int) -> int:
         """One for each label."""
@@ -72,7 +72,7 @@ class Labels(LabelledTask):
 TASK = Labels()
 
 
-class OneHot:
+class _OneHot:
     """Classes (n,) as labels (n, classes): 1 in the column of the class, NaN without one.
 
     As of an array, a slice is another view: nothing is read before rows are picked by numbers.
@@ -92,7 +92,7 @@ class OneHot:
         if isinstance(rows, slice):
             some = self._columns[columns]  # consecutive
             first = int(some[0]) if len(some) else 0
-            return OneHot(self.base[rows], self._width, slice(first, first + len(some)))
+            return _OneHot(self.base[rows], self._width, slice(first, first + len(some)))
         classes = np.asarray(self.base[rows])[:, np.newaxis]
         found = (classes == self._columns[columns]).astype(self.dtype)
         found[classes[:, 0] == UNLABELLED] = np.nan

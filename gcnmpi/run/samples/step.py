@@ -123,9 +123,9 @@ class SampleWork(Work):
         self._volume = sum((problem.scheme.volume(*each) for each in products), NOTHING)
         self._steps = 0
 
-    def evaluation(self) -> SampleEvaluation:
+    def evaluation(self) -> _SampleEvaluation:
         """The errors of samples that are held out."""
-        return SampleEvaluation(self._problem, self.model)
+        return _SampleEvaluation(self._problem, self.model)
 
     def predicted(self, epochs: int) -> Volume:
         """The volume of the steps that were run."""
@@ -169,7 +169,7 @@ class SampleWork(Work):
         return task_of(problem.config.task).loss(LossInputs(problem.scheme, self._kernel, *facts))
 
 
-class SampleEvaluation(Evaluation):
+class _SampleEvaluation(Evaluation):
     """Errors of what is predicted, over all samples of a mask, in the numbers of the data.
 
     Samples to train on are not evaluated: the loss of an epoch is of them.

@@ -22,7 +22,6 @@ from gcnmpi.nn import loss
 from gcnmpi.nn.model import Model
 from gcnmpi.options.config import load_config
 from gcnmpi.options.kernel import KERNELS, resolve
-from gcnmpi.proof import checks
 from gcnmpi.proof import verify as proof
 from gcnmpi.schemes.row_scheme import RowScheme
 
@@ -44,7 +43,8 @@ def of_case(comm, case):
     return {"code": int(not found.ok), "missed": missed, "checks": names}
 
 
-steps_of = functools.cache(lambda kind, dtype, config: checks.steps_apart(kind(dtype), config))
+steps_apart = proof.steps_apart
+steps_of = functools.cache(lambda kind, dtype, config: steps_apart(kind(dtype), config))
 LIGHT = {
     "TOLERANCES": {d: dataclasses.replace(t, difference=0) for d, t in proof.TOLERANCES.items()},
     "steps_apart": lambda kernel, config: steps_of(type(kernel), kernel.dtype, config),
