@@ -31,7 +31,7 @@ def doctor(
     words: Words,
     as_json: Json = False,
 ) -> Job:
-    """Check the hosts, ranks and network of this job, which mpirun or srun started.
+    """Check the hosts, ranks and network of this job.
 
     Prints the host, cores, GPUs and memory of each rank, measures the network, and reports
     problems: different MPI libraries, too many ranks for the cores, no shared folder, too little
@@ -84,7 +84,7 @@ def submit(
     dry_run: bool = False,
     words: Words,
 ) -> Result:
-    """Train on GRAPH on a Slurm cluster, in as many jobs as needed.
+    """Train on a Slurm cluster, in as many jobs as needed.
 
     In place of GRAPH may be a script in Python that trains in g.run(None, …) of gcnmpi.torch, with
     its own arguments behind --.
@@ -191,10 +191,10 @@ def status(run: Path) -> Result:
 
 @command
 def stop(run: Path) -> None:
-    """Have a run write a checkpoint after its epoch, or batch, and end with exit code 75.
+    """Have a run write a checkpoint and end.
 
-    From any host that sees the folder RUN. The command that started the run goes on from the
-    checkpoint.
+    It ends after its epoch, or batch, with exit code 75. From any host that sees the folder RUN.
+    The command that started the run goes on from the checkpoint.
     """
     from gcnmpi.report.status import ask_to_stop
 

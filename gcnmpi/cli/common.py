@@ -90,7 +90,9 @@ def verb(function: Callable[..., Job | None]) -> click.Command:
     vars(run)["__signature__"] = signature.replace(parameters=[words, *own])
     del run.__annotations__["request"]
     run.__annotations__["words"] = Words
-    return command(options_of(kind)(run))
+    made = command(options_of(kind)(run))
+    made.params.sort(key=lambda one: one.name in ("settings", "config_file", "as_json", "quiet"))
+    return made
 
 
 def job(

@@ -29,7 +29,7 @@ def demo(
     epochs: Many = 50,
     browse: Annotated[bool, {"names": ["--browse/--no-browse"]}] = False,
 ) -> None:
-    """Make a graph, partition it, train on 1 and 4 ranks, and compare.
+    """Make a graph, partition it, train, and compare.
 
     The graph has planted communities, and is partitioned for 4 ranks in three ways. A GCN is
     trained on one rank, and on four with each partition: the loss is the same, and the rows that

@@ -94,10 +94,11 @@ def cli() -> None:
 
 @command
 def config(name: str | None = None) -> None:
-    """Print the configuration NAME, to edit and give to --config; without NAME, list all.
+    """Print the configuration NAME, or what a key means.
 
-    --config NAME takes one as it is. Where NAME is a key, its last word, or a table of keys, print
-    its default, what it means, and which networks, tasks or schemes read it, if not all do.
+    Edit it and give it to --config. Without NAME, list all. --config NAME takes one as it is. Where
+    NAME is a key, its last word, or a table of keys, print its default, what it means, and which
+    networks, tasks or schemes read it, if not all do.
 
     Examples
     --------
@@ -139,7 +140,7 @@ def info(
     words: Words,
     as_json: Json = False,
 ) -> None:
-    """Show kernels, schemes and configuration keys; or a network's program.
+    """Show kernels, schemes and keys; or a network's program.
 
     With --program, show what a training run on GRAPH would compute, without starting one: the
     values, the steps of forward pass, backward pass and evaluation, what these send, and the

@@ -29,10 +29,11 @@ def import_(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> Job:
-    """Import the list of arcs in the file SOURCE into OUT.graph, on all ranks together.
+    """Import a list of arcs, on all ranks together.
 
-    The folder is that of gcn-partition import, byte for byte. Each rank reads some pieces of the
-    file, text or Parquet or .npy, and sorts the arcs of a range of vertices.
+    It is read of the file SOURCE. The folder OUT.graph is that of gcn-partition import, byte for
+    byte. Each rank reads some pieces of the file, text or Parquet or .npy, and sorts the arcs of a
+    range of vertices.
 
     Parameters
     ----------
@@ -77,11 +78,11 @@ def partition(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> Job:
-    """Partition GRAPH, which no rank holds, on all ranks, and store the result in its folder.
+    """Partition a graph that no rank holds, on all ranks.
 
-    It has K parts, for fewest rows sent. Each rank reads a share of the rows. The parts are the
-    same for any number of ranks. K is the number of ranks of later runs, and need not be that of
-    this one.
+    The result is stored in the folder GRAPH. It has K parts, for fewest rows sent. Each rank reads
+    a share of the rows. The parts are the same for any number of ranks. K is the number of ranks of
+    later runs, and need not be that of this one.
 
     Parameters
     ----------

@@ -60,10 +60,11 @@ class _Runs:
 def repeat(
     graph: Path, *, runs: _Runs, words: Words, as_json: Json = False, quiet: Quiet = False
 ) -> Job:
-    """Train with several seeds and splits, one run after the other: mean and standard deviation.
+    """Train with several seeds and splits; mean and deviation.
 
-    Prints the test metric of each run on GRAPH in the epoch of its best validation metric, and
-    their mean and standard deviation. DIR/seed-3 … hold the records of the runs.
+    Runs are made one after the other. Prints the test metric of each run on GRAPH in the epoch of
+    its best validation metric, and their mean and standard deviation. DIR/seed-3 … hold the records
+    of the runs.
 
     After gcnmpi stop DIR or SIGUSR1, a checkpoint is written; the same command goes on.
 
@@ -94,10 +95,10 @@ def sweep(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> Job:
-    """Train with every combination of some values of keys, and with each seed and split.
+    """Train with every combination of some values of keys.
 
-    Prints the mean and the standard deviation of each combination on GRAPH. Choose by the
-    validation metric.
+    Each is trained with each seed and split. Prints the mean and the standard deviation of each
+    combination on GRAPH. Choose by the validation metric.
 
     Examples
     --------

@@ -125,11 +125,12 @@ def plan(
     words: Words,
     as_json: Json = False,
 ) -> None:
-    """Rank all schemes for GRAPH on P ranks by the cost model, without running one.
+    """Rank all schemes on P ranks, without running one.
 
-    Grids and replication factors are ranked, too, and P may be in the thousands. For the busiest
-    rank, it predicts seconds, received bytes and messages of a training epoch, and memory. If a
-    scheme needs a partition into P parts and GRAPH has none, random rows are assumed.
+    The cost model knows GRAPH. Grids and replication factors are ranked, too, and P may be in the
+    thousands. For the busiest rank, it predicts seconds, received bytes and messages of a training
+    epoch, and memory. If a scheme needs a partition into P parts and GRAPH has none, random rows
+    are assumed.
 
     With --groups, the P ranks are divided into groups of one size, each of which computes a
     mini-batch of its own, and the divisions are ranked, each with the fastest scheme for a group.
@@ -178,10 +179,10 @@ def volumes(
     words: Words,
     out: Path = Path("runs/volumes"),
 ) -> None:
-    """Compare the bytes that ranks receive in an epoch under every scheme, by number of ranks.
+    """Compare received bytes of all schemes by number of ranks.
 
-    The bytes are predicted, for any number of ranks, with the best grid or replication factor of
-    each scheme.
+    They are those of an epoch, predicted for any number of ranks, with the best grid or replication
+    factor of each scheme.
 
     Parameters
     ----------
@@ -213,11 +214,11 @@ def calibrate(
     out: Annotated[Path, click.Path(path_type=Path, dir_okay=False)] = Path("machine.json"),
     words: Words,
 ) -> Job:
-    """Measure this machine, for 'plan', scheme.machine and grid = auto, and write FILE.
+    """Measure this machine, for 'plan' and scheme.machine.
 
-    It measures latency, bandwidth and arithmetic, in some seconds. Start it like a training run,
-    with the same number of ranks per node. To measure the network between nodes, use two nodes at
-    least.
+    It measures latency, bandwidth and arithmetic, in some seconds, and writes FILE. Start it like a
+    training run, with the same number of ranks per node. To measure the network between nodes, use
+    two nodes at least.
 
     Parameters
     ----------
@@ -249,7 +250,7 @@ def bench_schemes(
     words: Words,
     as_json: Lines = False,
 ) -> Job:
-    """Measure all possible schemes on GRAPH, and compare with predictions.
+    """Measure all schemes on GRAPH beside their predictions.
 
     Trains a few epochs under every scheme and grid that this number of ranks allows, and prints
     measured values next to those that 'plan' predicts: seconds (median over epochs of the slowest

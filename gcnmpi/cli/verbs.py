@@ -44,9 +44,10 @@ if TYPE_CHECKING:
 
 @verb
 def train(request: TrainRequest, *, quiet: Quiet = False) -> Job:
-    """Train on GRAPH and write the record of the run, DIR/run.jsonl.
+    """Train on GRAPH and write the record of the run.
 
-    Without --config and --set: a GCN with one hidden layer of 16, 200 epochs of Adam.
+    The record is DIR/run.jsonl. Without --config and --set: a GCN with one hidden layer of 16, 200
+    epochs of Adam.
 
     After gcnmpi stop DIR or SIGUSR1, the run finishes its epoch, writes a checkpoint and ends with
     exit code 75. The same command then continues from the checkpoint. After Ctrl-C, Open MPI's
@@ -79,12 +80,12 @@ def train(request: TrainRequest, *, quiet: Quiet = False) -> Job:
 
 @verb
 def verify(request: VerifyRequest, *, as_json: Json = False) -> Job:
-    """Check that a run on GRAPH equals one serial process; exit code 1 if it does not.
+    """Check that a run on GRAPH equals one serial process.
 
-    Trains up to 20 epochs on all ranks, and serially with SciPy on rank 0. It compares loss curves
-    and weights, checks the gradient by finite differences and the products by the dot test, and
-    compares counted with predicted bytes. Rank 0 holds the whole graph. It computes in float64,
-    unless --set dtype=float32 selects float32 and larger tolerances.
+    The exit code is 1 if it does not. Trains up to 20 epochs on all ranks, and serially with SciPy
+    on rank 0. It compares loss curves and weights, checks the gradient by finite differences and
+    the products by the dot test, and compares counted with predicted bytes. Rank 0 holds the whole
+    graph. It computes in float64, unless --set dtype=float32 selects float32 and larger tolerances.
     """
 
     def call(comm: Comm, claims: Claims) -> int:
@@ -126,9 +127,10 @@ def infer(request: InferRequest) -> Job:
 
 @verb
 def evaluate(request: EvaluateRequest, *, as_json: Json = False) -> Job:
-    """Metrics of trained weights on GRAPH: of its masks, or of the pairs that were held out.
+    """Metrics of trained weights on GRAPH.
 
-    The task is that of the weights; --set task.metrics=… asks for other metrics than its first one.
+    They are of its masks, or of the pairs that were held out. The task is that of the weights;
+    --set task.metrics=… asks for other metrics than its first one.
     """
 
     def call(comm: Comm, claims: Claims) -> Callable[[], None]:
@@ -143,11 +145,12 @@ def evaluate(request: EvaluateRequest, *, as_json: Json = False) -> Job:
 
 @verb
 def score(request: ScoreRequest) -> Job:
-    """Score pairs of vertices of GRAPH, or find the best partners of vertices among all others.
+    """Score pairs of vertices, or find their best partners.
 
-    Both are exact, and the same for any number of ranks. Scores are in the order of the pairs. A
-    vertex is no partner of itself, nor of one that it has an arc with. Memory does not grow with
-    the number of scores; rank 0 holds the table of partners.
+    Partners of a vertex of GRAPH are found among all others. Both are exact, and the same for any
+    number of ranks. Scores are in the order of the pairs. A vertex is no partner of itself, nor of
+    one that it has an arc with. Memory does not grow with the number of scores; rank 0 holds the
+    table of partners.
 
     Examples
     --------
@@ -208,9 +211,9 @@ def propagate(
     force: bool = False,
     quiet: Quiet = False,
 ) -> Job:
-    """Compute METHOD on GRAPH: PageRank, label propagation, spectra, embeddings …
+    """PageRank, label propagation, spectra, embeddings of GRAPH.
 
-    A row for each vertex, in the order of the graph. Methods are METHODS.
+    METHOD gives a row for each vertex, in the order of the graph. Methods are METHODS.
 
     --set takes the options of the method, such as damping=0.9, and keys of the configuration, such
     as scheme.name=bcast or dtype=float64. --methods lists the options of all methods;

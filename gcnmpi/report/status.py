@@ -174,7 +174,7 @@ def _silence(record: RunRecord) -> float:
 
 
 class _Submitted(msgspec.Struct):
-    """What submit has written of the jobs of a folder."""
+    """The jobs of a folder, as submit has written of them."""
 
     job: int | None = None
     partition_job: int | None = None

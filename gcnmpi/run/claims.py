@@ -1,4 +1,4 @@
-"""What guards a run: locks on what it writes and reads, signals that stop it, and a watch.
+"""The guard of a run: locks on what it writes and reads, signals that stop it, and a watch.
 
 Whoever may write to the folder of a run may ask it to stop, with a file in it.
 """

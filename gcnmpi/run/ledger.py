@@ -1,7 +1,7 @@
 """The ledger of a run: its epochs, record, checkpoints and best weights.
 
 ``gcnmpi train`` and a loop of the user's in PyTorch (:mod:`gcnmpi.torch.run`) write the same files
-by the same rules. What a checkpoint keeps of the one or the other is a :class:`Keeps`.
+by the same rules. A :class:`Keeps` gives the state that checkpoints keep of the one or the other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from partition.errors import UserError
 
 
 class Keeps(Protocol):
-    """What the checkpoints of a run keep; all ranks call it together."""
+    """The state of a run that checkpoints keep; all ranks call it together."""
 
     def save(self, folder: Path, facts: Mapping[str, object], epochs: Sequence[Epoch]) -> Path:
         """Write the checkpoint after the last of ``epochs``: its state now, and the facts."""

@@ -82,7 +82,7 @@ def open_folder(comm: Comm, path: str | os.PathLike, config: Config) -> StoredGr
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run uses of a folder, resolved alike on all ranks; nothing is loaded."""
+    """The graph, partition and options of a run, resolved alike on all ranks; nothing is loaded."""
 
     source: Source
     config: Config  # with the options of the scheme, and the relations of pairs
@@ -91,7 +91,7 @@ class Plan:
 
     @property
     def candidate(self) -> Candidate:
-        """What forecasts are about."""
+        """The scheme and partition that forecasts are about."""
         config, partition = self.config, self.source.partition
         return Candidate(config.scheme, {}, 0, partition, groups=config.train.groups)
 

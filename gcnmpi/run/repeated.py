@@ -122,17 +122,15 @@ def run_all(
     for number, (run, name) in enumerate(zip(runs, names, strict=True)):
         if outcomes and maximum(comm, bool(guard.stop())):
             return None
-        planned, failed, record = replace(run, name=name), None, None
+        planned = replace(run, name=name)
         asked = TrainRequest(graph=graph, partition=partition, config=run.config, out=out / name)
         try:
             record = _record_of(comm, asked, guard, partial(begin, number, planned))
         except UserError as error:
             if not known_to(comm, error):
                 raise
-            failed = UserError(f"{out / name}: {error.message}", error.hint)
-        with agreed(comm):
-            if failed is not None:
-                raise failed
+            with agreed(comm):
+                raise UserError(f"{out / name}: {error.message}", error.hint) from error
         if record is None:
             return None
         outcomes.append(_outcome(planned, record))

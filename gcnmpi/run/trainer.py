@@ -140,7 +140,7 @@ class Result:
 
 
 class TrainingState:
-    """What trains, and what checkpoints keep of it: weights, the optimizer's moments, best weights.
+    """The step that trains, and its state in checkpoints: weights, moments, the best weights.
 
     Parameters
     ----------
