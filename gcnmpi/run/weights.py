@@ -411,7 +411,8 @@ def _shown_by(
     try:
         arrays = from_gcn(found.arrays, found.called)
     except UserError as error:
-        raise UserError(error.message, OTHER_NETWORK) from error
+        hint = f"a gcn has convs.0.lin.weight, convs.0.bias …; or {OTHER_NETWORK}"
+        raise UserError(error.message, hint) from error
     shapes = [array.shape for name, array in arrays.items() if name.endswith("lin.weight")]
     widths = (shapes[0][1], *(shape[0] for shape in shapes))
     described = {"model.hidden": widths[1:-1], "model.bias": "convs.0.bias" in arrays}

@@ -18,7 +18,7 @@ from gcnmpi.torch.ranks import OfThisProcess, Ranks
 
 
 class GraphState(OfThisProcess):
-    """What was opened, its rows of M, what moves rows; and tensors that users read.
+    """The opened graph, its rows of M and the moves of rows; and tensors that users read.
 
     See :class:`gcnmpi.torch.Graph` for those that have no underscore.
     """
