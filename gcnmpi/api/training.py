@@ -24,7 +24,7 @@ from gcnmpi.run.problem import Problem
 from gcnmpi.run.record import Epoch, read_run
 from gcnmpi.run.trainer import train_run
 
-Callback = Callable[[dict[str, Any]], object]
+_Callback = Callable[[dict[str, Any]], object]
 
 
 def train(
@@ -35,7 +35,7 @@ def train(
     config: Settings = None,
     out: str | os.PathLike | None = None,
     resume: str = "auto",
-    callbacks: Sequence[Callback] = (),
+    callbacks: Sequence[_Callback] = (),
     progress: bool = False,
     log: str = "",
     comm: Comm | None = None,
@@ -140,7 +140,7 @@ def verify(
 
 @contextlib.contextmanager
 def _epochs(
-    problem: Problem, guard: Guard, callbacks: Sequence[Callback], progress: bool
+    problem: Problem, guard: Guard, callbacks: Sequence[_Callback], progress: bool
 ) -> Iterator[Callable[[Epoch], bool]]:
     """Shows progress around the epochs, and gives the function that is called after each."""
     comm = problem.runtime.everyone
@@ -156,7 +156,7 @@ def _epochs(
         yield on_epoch
 
 
-def _asks_to_stop(callback: Callback, epoch: Epoch) -> bool:
+def _asks_to_stop(callback: _Callback, epoch: Epoch) -> bool:
     answer = callback(epoch.record())
     if answer is None or isinstance(answer, bool | np.bool_):
         return bool(answer)

@@ -34,7 +34,7 @@ from gcnmpi.schemes.forecast import Sparse
 
 # Tiles that are multiplied, (rows, inner, entries): square, tall operand, many rows, denser; an
 # operand of so many pages that finding them takes time, too.
-TILES = ((20_000, 20_000, 200_000), (20_000, 200_000, 200_000), (200_000, 20_000, 400_000),
+_TILES = ((20_000, 20_000, 200_000), (20_000, 200_000, 200_000), (200_000, 20_000, 400_000),
          (10_000, 40_000, 400_000), (100, 100, 400), (20_000, 1_000_000, 400_000))  # fmt: skip
 WIDTHS = (2, 8, 32, 96)
 CACHES = tuple(2**power for power in range(18, 29))
@@ -126,7 +126,7 @@ def _latency_and_bandwidth(comm: Comm, peer: int) -> tuple[float, float]:
 def _sparse_samples(kernel: Kernel) -> list[Sample]:
     """Times of products with tiles of random entries, where no row is near the one before."""
     samples = []
-    for rows, inner, entries in TILES:
+    for rows, inner, entries in _TILES:
         random = np.random.default_rng(rows + inner)
         columns = random.integers(0, inner, entries)
         place = (np.sort(random.integers(0, rows, entries)), columns)
@@ -141,7 +141,7 @@ def _sparse_samples(kernel: Kernel) -> list[Sample]:
 
 def _received_entry(kernel: Kernel) -> float:
     """A tile of random entries, out of arrays as they travel, per entry."""
-    rows, inner, entries = TILES[0]
+    rows, inner, entries = _TILES[0]
     tile = sp.random_array((rows, inner), density=entries / (rows * inner), format="csr", rng=0)
     return _seconds(kernel, partial(kernel.sparse, sp.csr_array(tile))) / tile.nnz
 

@@ -17,7 +17,7 @@ from scipy.optimize import nnls
 
 from gcnmpi.mpi.comm import Comm, maximum
 
-LEAST_SECONDS = 0.02  # a timing shorter than this repeats its call
+_LEAST_SECONDS = 0.02  # a timing shorter than this repeats its call
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def fitted(
 
 
 def clocked(
-    comm: Comm, call: Callable[[], object], least: float = LEAST_SECONDS
+    comm: Comm, call: Callable[[], object], least: float = _LEAST_SECONDS
 ) -> Callable[[], float]:
     """A measure: seconds of a call on the slowest rank, the mean over as many as take ``least``.
 

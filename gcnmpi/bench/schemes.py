@@ -22,7 +22,7 @@ from partition.errors import UserError
 from partition.graph.store import open_graph
 
 Line = dict[str, Any]
-WARM_UP = 1  # epochs that are not counted
+_WARM_UP = 1  # epochs that are not counted
 PREDICTED = ("seconds", "sent", "received", "messages", "memory", "phases")
 
 
@@ -98,7 +98,7 @@ def _measure(
     comm: Comm, graph: str | os.PathLike, config: Config, candidate: Candidate, epochs: int
 ) -> Line:
     """Train a few epochs under a variant; each number is that of the rank that has most."""
-    short = dataclasses.replace(config.train, epochs=epochs + WARM_UP, eval_every=0)
+    short = dataclasses.replace(config.train, epochs=epochs + _WARM_UP, eval_every=0)
     config = dataclasses.replace(config, scheme=candidate.scheme, train=short)
     forget_peak()
     name = candidate.partition.name if candidate.partition else None
@@ -106,7 +106,7 @@ def _measure(
     result = train(problem)
     end = result.end.record()
     return {
-        "seconds": statistics.median(epoch.seconds for epoch in result.epochs[WARM_UP:]),
+        "seconds": statistics.median(epoch.seconds for epoch in result.epochs[_WARM_UP:]),
         "sent": max(end["bytes_sent"]) // short.epochs,
         "received": max(end["bytes_received"]) // short.epochs,
         "messages": max(end["messages_sent"]) // short.epochs,

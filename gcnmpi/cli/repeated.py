@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gcnmpi.run.record import Epoch
     from gcnmpi.run.repeated import Planned
 
-MOST_RUNS = 10_000
+_MOST_RUNS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,8 +129,8 @@ def _job(
 
     first, *_ = [configs(point, *(f"task.pairs={name}" for name in pairs[:1])) for point in points]
     count = len(points) * len(seeds) * len(splits or [0]) * max(1, len(pairs))
-    if count > MOST_RUNS:
-        raise UserError(f"{count} runs are more than {MOST_RUNS}")
+    if count > _MOST_RUNS:
+        raise UserError(f"{count} runs are more than {_MOST_RUNS}")
     check_distinct({"GRAPH": graph, "--config": words.config_file, "--out": asked.out})
 
     def call(comm: Comm, guard: Guard) -> int:
@@ -185,8 +185,8 @@ def _numbers(option: str, text: str) -> list[int]:
             such_as = "such as 0..9 or 1,5,7"
             raise UserError(f"{option} {text}: {word.strip()!r} is no number or range", such_as)
         first, last = int(match[1]), int(match[2] or match[1])
-        if last - first >= MOST_RUNS:
-            raise UserError(f"{option} {text}: more than {MOST_RUNS} numbers")
+        if last - first >= _MOST_RUNS:
+            raise UserError(f"{option} {text}: more than {_MOST_RUNS} numbers")
         found += range(first, last + 1)
     return list(dict.fromkeys(found))
 

@@ -23,9 +23,9 @@ from gcnmpi.planner.ranking import Candidate, Setting
 from partition.errors import system_errors
 from partition.graph.store import member, open_graph, read_partition
 
-ROUND_TRIPS, LARGE, LARGE_TRIPS = 100, 1 << 22, 4
-SLOW_SECONDS = 100e-6  # a latency between hosts that a cluster's own network stays below
-UNLIKE = 3.0  # times the median at which a link is called slow
+_ROUND_TRIPS, LARGE, _LARGE_TRIPS = 100, 1 << 22, 4
+_SLOW_SECONDS = 100e-6  # a latency between hosts that a cluster's own network stays below
+_UNLIKE = 3.0  # times the median at which a link is called slow
 PATIENCE = 5.0  # seconds for a file to appear on another host
 
 
@@ -166,12 +166,12 @@ def _network(seats: Sequence[Seat], links: Sequence[Link]) -> Iterator[Finding]:
         return
     typical = statistics.median(link.rate for link in between)
     for link in between:
-        if link.rate * UNLIKE < typical:
+        if link.rate * _UNLIKE < typical:
             rates = f"{link.rate / 1e6:.0f} MB/s, others {typical / 1e6:.0f}"
             text = f"{link.hosts[0]} to {link.hosts[1]}: {rates}"
             yield Finding(False, text, "check the cable, and which network it uses")
     latency = statistics.median(link.seconds for link in between)
-    if latency > SLOW_SECONDS:
+    if latency > _SLOW_SECONDS:
         text = f"{latency * 1e6:.0f} µs from host to host: no fast network is used"
         advice = "see docs/cluster.md for how to choose the network of Open MPI and MPICH"
         yield Finding(False, text, advice)
@@ -251,7 +251,7 @@ def _links(comm: Comm, hosts: Sequence[str]) -> list[Link]:
 def _link(comm: Comm, pair: tuple[int, int], hosts: Sequence[str]) -> Link:
     small, large = (
         statistics.fmean(ping_pong(comm, pair, nbytes, trips + 1)[1:]) / 2  # the first one connects
-        for nbytes, trips in ((8, ROUND_TRIPS), (LARGE, LARGE_TRIPS))
+        for nbytes, trips in ((8, _ROUND_TRIPS), (LARGE, _LARGE_TRIPS))
     )
     return Link(pair, (hosts[pair[0]], hosts[pair[1]]), small, LARGE / large)
 

@@ -34,7 +34,7 @@ from partition.locks import check_outside_graphs, folder_lock
 from partition.records import atomic_file
 
 SCRIPT, PARTITION_SCRIPT, CONFIG, JOB = "job.sbatch", "partition.sbatch", "config.toml", "job.json"
-SUBMITTING = ".submitting"
+_SUBMITTING = ".submitting"
 LAUNCHERS = ("mpirun", "srun")
 
 
@@ -126,7 +126,7 @@ def submit(request: Request, made: Mapping[str, str]) -> dict[str, object]:
     check_outside_graphs(folder)
     with system_errors(f"cannot make {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
-    with folder_lock(folder, "gcnmpi submit", name=SUBMITTING, patience=60):
+    with folder_lock(folder, "gcnmpi submit", name=_SUBMITTING, patience=60):
         _check_idle(folder)
         for name, text in made.items():
             with atomic_file(folder / name, "w") as file:

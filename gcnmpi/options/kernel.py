@@ -17,7 +17,7 @@ KERNELS = Registry(
 AUTO = "auto"
 SCALES = ("native",)  # multiply with patterns, and numbers of rows in place of values
 ONE_PASS = frozenset({"native", "cupy"})  # that need no memory for a softmax and its gradient
-PORTABLE = ("graphblas", "scipy")  # without a compiler: the first that is installed
+_PORTABLE = ("graphblas", "scipy")  # without a compiler: the first that is installed
 SLOWER = "using {}, which is slower, for attention many times"
 
 
@@ -54,7 +54,7 @@ def resolve(name: str, threads: int = 1) -> tuple[str, str | None]:
 
 
 def _portable() -> str:
-    first, second = PORTABLE
+    first, second = _PORTABLE
     try:
         KERNELS.get(first)
     except UserError:

@@ -11,7 +11,7 @@ from partition.registry import Registry
 
 # Layers, and hops: each is compiled to steps of its own, in time that grows with their square, and
 # the deepest networks that have been published have about 1000.
-DEEPEST = 2000
+_DEEPEST = 2000
 _USER_NETWORK = "FILE.py:NAME"  # stands for networks of users in the table of options
 
 
@@ -87,8 +87,8 @@ class HiddenOptions(ModelConfig):
         activation of hidden layers
     """
 
-    hidden: tuple[int, ...] = key((16,), low=1, below=2**24, most=DEEPEST, example=(64, 32))
-    layers: int = key(0, low=0, most=DEEPEST)
+    hidden: tuple[int, ...] = key((16,), low=1, below=2**24, most=_DEEPEST, example=(64, 32))
+    layers: int = key(0, low=0, most=_DEEPEST)
     dropout: float = key(0.0, low=0, below=1, example=0.5)
     activation: str = key("relu", choices=ACTIVATIONS)
 
@@ -233,7 +233,7 @@ class HopsOptions(ModelConfig):
         number of aggregations; 0: 10 (appnp), 2 (sgc, sehgnn) or 3 (sign)
     """
 
-    hops: int = key(0, low=0, most=DEEPEST, example=10)
+    hops: int = key(0, low=0, most=_DEEPEST, example=10)
 
 
 class _ShareOptions(ModelConfig):
@@ -324,8 +324,8 @@ class PnaOptions(ArcOptions):
         "identity+amplification+attenuation", choices=("identity", *SCALERS), several=True
     )
     towers: int = key(1, low=1)
-    pre_layers: int = key(1, low=1, most=DEEPEST)
-    post_layers: int = key(1, low=1, most=DEEPEST)
+    pre_layers: int = key(1, low=1, most=_DEEPEST)
+    post_layers: int = key(1, low=1, most=_DEEPEST)
 
     @property
     def fewest_outputs(self) -> int:
@@ -345,7 +345,7 @@ class MeshOptions(HiddenOptions):
     """
 
     reduction: str = key("sum", choices=REDUCTIONS)
-    mlp_layers: int = key(2, low=1, most=DEEPEST)
+    mlp_layers: int = key(2, low=1, most=_DEEPEST)
 
 
 class _BasesOptions(ConvolutionOptions):
@@ -457,7 +457,7 @@ class FilterOptions(HiddenOptions):
         K weights of a graph convolution (dcrnn: each way), with up to K − 1 aggregations
     """
 
-    filter_size: int = key(2, low=1, most=DEEPEST)
+    filter_size: int = key(2, low=1, most=_DEEPEST)
 
 
 class StgcnOptions(FilterOptions, NormOptions):

@@ -47,7 +47,7 @@ RUN_VARIABLE = "GCNMPI_RUN"  # of the environment: the folder of the run that a 
 LAST_WEIGHTS, BEST_WEIGHTS = "weights.npz", "best.npz"
 NETWORK = "network.py"  # the user's own network, if it is one
 
-OutFile = Annotated[Path | None, click.Path(path_type=Path, dir_okay=False)]
+_OutFile = Annotated[Path | None, click.Path(path_type=Path, dir_okay=False)]
 Required = Annotated[Path | None, {"required": True}]
 
 
@@ -154,8 +154,8 @@ class TrainRequest(SplitRequest):
     """
 
     out: Path | None = None
-    save_weights: OutFile = None
-    save_best: OutFile = None
+    save_weights: _OutFile = None
+    save_best: _OutFile = None
     resume: str = "auto"
     log: str = ""
     keeps: bool = False

@@ -33,7 +33,7 @@ from partition.registry import Registry
 
 # Integers are below this where their key says nothing else: what counts by them uses 32 bits or 64.
 INTEGERS = 2**31
-FOLDERS = ("tuned", "links")  # of configurations that come along
+_FOLDERS = ("tuned", "links")  # of configurations that come along
 T = TypeVar("T")
 
 
@@ -300,7 +300,7 @@ def shipped_configs() -> dict[str, Path]:
     folder = files("gcnmpi").joinpath("configs")
     return {
         f"{place}{file.name.removesuffix('.toml')}": Path(str(file))
-        for place in ("", *(f"{name}/" for name in FOLDERS))
+        for place in ("", *(f"{name}/" for name in _FOLDERS))
         for file in folder.joinpath(place).iterdir()
         if file.name.endswith(".toml")
     }

@@ -372,7 +372,7 @@ def tells_relations(task: TaskConfig) -> bool:
     )
 
 
-def ranks_all(task: TaskConfig) -> bool:
+def _ranks_all(task: TaskConfig) -> bool:
     """Whether positives are ranked among all vertices but known ones."""
     return isinstance(task, LinkOptions) and task.ranked == FILTERED
 

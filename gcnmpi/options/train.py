@@ -23,7 +23,7 @@ from partition.graph.sampling import (
 )
 from partition.registry import Registry
 
-FULL = "full"  # all vertices in one batch: as without batches
+_FULL = "full"  # all vertices in one batch: as without batches
 
 OPTIMIZERS = Registry(
     "optimizer",
@@ -214,7 +214,7 @@ def batches_of(train: TrainConfig) -> Batches | None:
     A UserError if there is no such sampler, or something is missing.
     """
     name, *rest = train.batches.replace(" ", "").split(",")
-    if name in ("", FULL):
+    if name in ("", _FULL):
         return None
     SAMPLERS.get(name)
     clusters = rest.pop(0) if name == "cluster" and rest else ""
@@ -296,9 +296,9 @@ def decided_by_evaluations(train: TrainConfig) -> list[str]:
     return patience + ["train.schedule = plateau"] * (train.schedule == "plateau")
 
 
-KEPT, STATES, LEAST = "all", "states:", "least"
+KEPT, _STATES, LEAST = "all", "states:", "least"
 """Words of ``train.memory``; a number follows the second one."""
-ALAYER = re.compile(r"states:([1-9]\d*)")
+_ALAYER = re.compile(r"states:([1-9]\d*)")
 FIRST = re.compile(r"first:([1-9]\d*)")
 LISTED = {name: re.compile(rf"{name}:(\d+(?:,\d+)*)") for name in ("again", "written")}
 
@@ -337,7 +337,7 @@ class Residences:
         found = cls()
         for word in memory.split():
             lists = {name: match for name in LISTED if (match := LISTED[name].fullmatch(word))}
-            if layers := ALAYER.fullmatch(word):
+            if layers := _ALAYER.fullmatch(word):
                 found = replace(found, every=int(layers[1]))
             elif word == LEAST:
                 found = replace(found, every=sys.maxsize)
@@ -359,7 +359,7 @@ class Residences:
         """
         words = []
         if self.every:
-            words.append(LEAST if self.every == sys.maxsize else f"{STATES}{self.every}")
+            words.append(LEAST if self.every == sys.maxsize else f"{_STATES}{self.every}")
         for name in LISTED:
             if values := getattr(self, name):
                 words.append(f"{name}:{_joined(values)}")

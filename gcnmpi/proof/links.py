@@ -26,7 +26,7 @@ from partition.graph.graph import ARCS, VERTICES, ArcData, Graph
 from partition.graph.store import StoredGraph
 from partition.graph.vertex_pairs import HELD_OUT, PairSet, drawn_candidates
 
-Pair = tuple[int, ...]
+_Pair = tuple[int, ...]
 
 
 class LinkProblem(Serial):
@@ -215,12 +215,12 @@ def training_graph(graph: Graph, pairs: PairSet | None) -> Graph:
     return _without(graph, held, kinds)
 
 
-def _edges_of(pairs: PairSet, mask: str, numbers: np.ndarray | None = None) -> set[Pair]:
+def _edges_of(pairs: PairSet, mask: str, numbers: np.ndarray | None = None) -> set[_Pair]:
     """(u, v, relation) of some positives and of all arcs that leave with them; one relation: 0."""
     some = np.arange(len(pairs.positives[mask])) if numbers is None else numbers
     kinds = pairs.relations.get(mask)
     relations = np.zeros(len(some), int) if kinds is None else kinds[some]
-    found = set[Pair]()
+    found = set[_Pair]()
     for u, v, r in _triples(pairs.positives[mask][some], relations):
         ways = [(u, v)] if pairs.directed else [(u, v), (v, u)]
         for first, second in ways:
@@ -232,7 +232,7 @@ def _edges_of(pairs: PairSet, mask: str, numbers: np.ndarray | None = None) -> s
     return found
 
 
-def _without(graph: Graph, gone: Collection[Pair], kinds: np.ndarray | None = None) -> Graph:
+def _without(graph: Graph, gone: Collection[_Pair], kinds: np.ndarray | None = None) -> Graph:
     """The graph without some arcs, (u, v), or (u, v, kind) with the ``kinds`` of arcs."""
     source = np.repeat(np.arange(graph.n), np.diff(graph.indptr)).tolist()
     columns = [source, np.asarray(graph.indices).tolist()]
@@ -278,9 +278,9 @@ def _loss(
     return total / m, slopes / m
 
 
-def _listed(pairs: np.ndarray) -> list[Pair]:
+def _listed(pairs: np.ndarray) -> list[_Pair]:
     return [(int(u), int(v)) for u, v in pairs]
 
 
-def _triples(pairs: np.ndarray, relations: np.ndarray) -> list[Pair]:
+def _triples(pairs: np.ndarray, relations: np.ndarray) -> list[_Pair]:
     return [(int(u), int(v), int(r)) for (u, v), r in zip(pairs, relations, strict=True)]

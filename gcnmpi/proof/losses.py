@@ -35,7 +35,7 @@ def loss_of(examples: Examples, task: TaskConfig) -> Loss:
     """The loss over the training examples."""
     labels = labels_of(examples, task)
     train = np.broadcast_to(examples.masks.get("train", True), (examples.n,))
-    return LOSSES[task.name](task, labels, train)
+    return _LOSSES[task.name](task, labels, train)
 
 
 def _of_classes(task: ClassOptions, labels: np.ndarray, train: np.ndarray) -> Loss:
@@ -102,7 +102,7 @@ def _of_numbers(task: RegressionOptions, labels: np.ndarray, train: np.ndarray) 
     return loss
 
 
-LOSSES: dict[str, Callable[..., Loss]] = {
+_LOSSES: dict[str, Callable[..., Loss]] = {
     "classes": _of_classes,
     "labels": _of_labels,
     "regression": _of_numbers,

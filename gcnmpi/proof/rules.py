@@ -36,7 +36,7 @@ from gcnmpi.proof.passes import ArcRows, Arrays, Backward, Pass
 
 EQUAL = 2.0**-37  # what a column of equal numbers deviates by, relative to its mean
 CANCELLED = 1e-12  # what is left of a sum of terms that cancel, relative to theirs
-CONSTANT = 1e-5  # numbers whose variance is up to this do not deviate
+_CONSTANT = 1e-5  # numbers whose variance is up to this do not deviate
 
 Value = Callable[[Any, Sequence, Arrays, Pass], numpy.ndarray]
 
@@ -287,7 +287,7 @@ def _mean(x: np.ndarray, arcs: ArcRows) -> np.ndarray:
 
 def _std(x: np.ndarray, arcs: ArcRows) -> np.ndarray:
     variance = _mean((x - taken(_mean(x, arcs), arcs.target)) ** 2, arcs)
-    deviates = getval(variance) > CONSTANT
+    deviates = getval(variance) > _CONSTANT
     return deviates * np.sqrt(np.where(deviates, variance, 1.0))
 
 

@@ -16,13 +16,13 @@ Update = Callable[[Weights, Weights, float], Weights]
 
 # Smaller numbers of a gradient are rounding errors: beside the square root of the loss, which is as
 # small where the unit of targets is, or beside the largest.
-NOISE, RELATIVE_NOISE = 2.0**-50, 2.0**-40
+_NOISE, _RELATIVE_NOISE = 2.0**-50, 2.0**-40
 
 
 def without_noise(gradient: Weights, loss: float) -> Weights:
     """The gradient whose rounding errors are 0."""
     largest = max((float(np.abs(g).max(initial=0.0)) for g in gradient.values()), default=0.0)
-    least = max(NOISE * math.sqrt(min(1.0, max(0.0, loss))), RELATIVE_NOISE * largest)
+    least = max(_NOISE * math.sqrt(min(1.0, max(0.0, loss))), _RELATIVE_NOISE * largest)
     return {name: np.where(np.abs(g) < least, 0.0, g) for name, g in gradient.items()}
 
 

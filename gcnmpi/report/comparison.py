@@ -14,7 +14,7 @@ from gcnmpi.run.record import RECORD, Start
 from partition.errors import shown
 
 PAIRS = "task.pairs"
-CHANCE = ("train.seed", "train.split", PAIRS)
+_CHANCE = ("train.seed", "train.split", PAIRS)
 # Of the start of a record, beside the configuration; shown under these names, not under their keys.
 FACTS = ("graph", "partition", "ranks", "scheme", "kernel", "dtype", "metric")
 _SHOWN = ("scheme.name", "kernel", "dtype")
@@ -49,10 +49,10 @@ def different_keys(starts: Sequence[Start], chance: bool = True) -> dict[str, li
     """
     every = [_settings(start) for start in starts]
     names: Sequence[str] = list(dict.fromkeys(name for one in every for name in one))
-    hidden = list(_SHOWN if chance else (*_SHOWN, *CHANCE))
+    hidden = list(_SHOWN if chance else (*_SHOWN, *_CHANCE))
     if not chance and len({as_text(_kind_of_pairs(start)) for start in starts}) > 1:
         hidden.remove(PAIRS)
-    names = sorted((name for name in names if name not in hidden), key=lambda n: n in CHANCE)
+    names = sorted((name for name in names if name not in hidden), key=lambda n: n in _CHANCE)
     columns = {name: [one.get(name) for one in every] for name in names}
     return {name: of for name, of in columns.items() if len(set(map(as_text, of))) > 1}
 
@@ -64,7 +64,7 @@ def groups(starts: Sequence[Start]) -> list[list[int]]:
     """
     found: dict[str, list[int]] = {}
     for place, start in enumerate(starts):
-        same = {name: value for name, value in _settings(start).items() if name not in CHANCE}
+        same = {name: value for name, value in _settings(start).items() if name not in _CHANCE}
         here = [start.graph_id, start.data_id, start.direction]
         facts = [_kind_of_pairs(start), *(fact(start, name) for name in FACTS)]
         found.setdefault(json.dumps([same, here, facts], sort_keys=True), []).append(place)

@@ -39,7 +39,7 @@ from partition.errors import shown
 from partition.graph.vertex_pairs import HELD_OUT
 
 APART = 12  # curves that are told apart in one figure
-GREY = 7  # of the palette
+_GREY = 7  # of the palette
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def _of_entries(
 ) -> list[_Curve]:
     """A curve for each entry; of more than can be told apart, one of all runs and the best."""
     few = len(entries) <= APART
-    chosen = entries if few else [Entry(GREY, "all runs", [r for e in entries for r in e.runs])]
+    chosen = entries if few else [Entry(_GREY, "all runs", [r for e in entries for r in e.runs])]
     if not few and chosen_by is not None:
         best, highest = None, None
         for entry in entries:

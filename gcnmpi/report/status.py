@@ -21,7 +21,7 @@ from partition.terminal import duration
 
 # Seconds after its last record for which a run whose lock is not seen here may still be at work: at
 # least so many, three epochs where their length is known, and longer during the first.
-FRESH, FIRST_EPOCH = 60.0, 600.0
+FRESH, _FIRST_EPOCH = 60.0, 600.0
 
 
 def status(run: Path) -> dict[str, object]:
@@ -170,7 +170,7 @@ def _silence(record: RunRecord) -> float:
         return max(FRESH, 3 * record.pace)
     if record.epochs:
         return max(FRESH, 3 * record.epochs[-1].seconds)
-    return FIRST_EPOCH
+    return _FIRST_EPOCH
 
 
 class _Submitted(msgspec.Struct):

@@ -263,7 +263,7 @@ def _fraction(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def summaries(found: Sequence[Outcome]) -> list[dict[str, Any]]:
+def _summaries(found: Sequence[Outcome]) -> list[dict[str, Any]]:
     """For each point of the grid: the mean of validation and test metric, and their deviations.
 
     The standard deviation is that of a sample, divided by one less than the number of runs; None of
@@ -286,7 +286,7 @@ def summaries(found: Sequence[Outcome]) -> list[dict[str, Any]]:
 
 def print_repeated(found: Sequence[Outcome], as_json: bool = False) -> None:
     """Print a line for each run, and one for each point of the grid."""
-    points = summaries(found)
+    points = _summaries(found)
     if as_json:
         print(json.dumps({"runs": [asdict(outcome) for outcome in found], "points": points}))
         return

@@ -77,7 +77,7 @@ def finish(
                 for epoch in epochs:
                     file.write(json.dumps(epoch.record(), default=to_json).encode() + b"\n")
             every.append(piece_of(temporary / EPOCHS))
-        write_facts(temporary, {**facts, "files": every})
+        _write_facts(temporary, {**facts, "files": every})
         sync_folder(temporary)
         if path.exists():  # of the same epoch, before the run went on from an earlier one
             shutil.rmtree(path)
@@ -170,7 +170,7 @@ def read_facts(path: Path, kind: str, version: int, hint: str) -> dict[str, Any]
     return facts
 
 
-def write_facts(folder: Path, facts: Mapping[str, object]) -> None:
+def _write_facts(folder: Path, facts: Mapping[str, object]) -> None:
     """Write a manifest, with its checksum."""
     text = json.dumps({**facts, "checksum": _checksum(facts)}, indent=1)
     with synced(folder / MANIFEST) as file:

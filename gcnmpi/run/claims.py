@@ -28,7 +28,7 @@ from partition.records import make_room_for
 PATIENCE = 5.0  # seconds that ranks whose launcher was killed may take to end
 STOP = "stop"  # the file in the folder of a run that asks it to stop; the next launch removes it
 ALIKE = "start all ranks with the same words; files of configurations lie where all hosts see them"
-LOOK = 0.2  # seconds between two looks for it, which may go to a file system far away
+_LOOK = 0.2  # seconds between two looks for it, which may go to a file system far away
 
 
 def check_words(comm: Comm, config: Config, words: Mapping[str, object]) -> None:
@@ -107,7 +107,7 @@ class Claims(contextlib.ExitStack):
 
     def stop_asked(self) -> int:
         """SIGUSR1 if a file in one of the folders asks for an end, on rank 0; else 0."""
-        if not self._asked and time.monotonic() - self._looked > LOOK:
+        if not self._asked and time.monotonic() - self._looked > _LOOK:
             self._asked = any((folder / STOP).exists() for folder in self.folders)
             self._looked = time.monotonic()
         return signal.SIGUSR1 if self._asked else 0

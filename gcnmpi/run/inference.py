@@ -42,7 +42,7 @@ from partition.graph.store import open_graph
 from partition.records import map_npy
 from partition.registry import resolved
 
-WHAT = ("logits", "probabilities", "embeddings", "classes")
+_WHAT = ("logits", "probabilities", "embeddings", "classes")
 SCORES = "scores"  # of pairs, from the logits: see gcnmpi.run.links.asked
 
 
@@ -72,7 +72,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class _Prepared:
     """A problem that is open, and the weights that its network will run with."""
 
     problem: Problem
@@ -96,7 +96,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Computed(Prepared):
+class Computed(_Prepared):
     """The output of a layer on the ranks."""
 
     result: Matrix
@@ -111,8 +111,8 @@ def infer(
     :func:`compute`; or if the file cannot be written.
     """
     with agreed(comm):
-        if asked.what not in WHAT:
-            raise unknown_name("output", asked.what, WHAT)
+        if asked.what not in _WHAT:
+            raise unknown_name("output", asked.what, _WHAT)
     check_writable(comm, asked.out)
     done = compute(comm, asked, tell)
     problem, choice, result = done.problem, done.choice, done.result
@@ -166,7 +166,7 @@ def compute(
     return Computed(problem, choice, ready.memory, result)
 
 
-def prepared(comm: Comm, asked: InferRequest, tell: Callable[[str], None]) -> Prepared:
+def prepared(comm: Comm, asked: InferRequest, tell: Callable[[str], None]) -> _Prepared:
     """Open a graph for an inference with given weights.
 
     On all ranks a UserError if the weights do not fit the graph or the configuration, a node has
@@ -197,7 +197,7 @@ def prepared(comm: Comm, asked: InferRequest, tell: Callable[[str], None]) -> Pr
     with agreed(comm):
         check_parameters(found, problem.network)
         found = of_relations(found, problem.source.stored, problem.config.task)
-    return Prepared(problem, dataclasses.replace(choice, weights=found), memory)
+    return _Prepared(problem, dataclasses.replace(choice, weights=found), memory)
 
 
 def _chosen(asked: InferRequest) -> Choice:

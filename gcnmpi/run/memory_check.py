@@ -21,7 +21,7 @@ from gcnmpi.planner.ranking import Candidate, Setting, ranks_that_suffice
 from gcnmpi.run.opening import Plan
 from partition.errors import UserError
 
-GIGA = 1e9
+_GIGA = 1e9
 Needs = Callable[[Candidate, int], int]  # bytes of a rank, on so many ranks
 
 
@@ -147,7 +147,7 @@ def check_node_memory(
         # Memory that the processes have already is not free any more.
         enough = needed - node.process <= node.free
         each = "" if comm.size == 1 else f" on each of {comm.size} ranks"
-        tell(f"memory: needs {needed / GIGA:.3g} GB{each}; {node.said}")
+        tell(f"memory: needs {needed / _GIGA:.3g} GB{each}; {node.said}")
         if not enough and not force:
             name, limit = config.scheme.name, node.free + node.process
 
@@ -158,7 +158,7 @@ def check_node_memory(
             there = f"{node.ranks_per_node} on each node"
             hint = f"use {more} ranks, {there}" if more else "more ranks do not help"
             raise UserError(
-                f"{what} needs {needed / GIGA:.3g} GB{each}, and {node.said}",
+                f"{what} needs {needed / _GIGA:.3g} GB{each}, and {node.said}",
                 f"{hint}, or --force to start nevertheless",
             )
         return needed
@@ -172,7 +172,7 @@ def _node_memory(comm: Comm, config: Config) -> NodeMemory:
     each, crowd, host, left, own = min(nodes)
     resolve(config.kernel)  # what it imports belongs to the process
     process = int(maximum(comm, resident_bytes()))
-    said = f"{host} has {left / GIGA:.3g} GB free" + (f" for {crowd} of them" if crowd > 1 else "")
+    said = f"{host} has {left / _GIGA:.3g} GB free" + (f" for {crowd} of them" if crowd > 1 else "")
     if own < left / crowd:
-        said = f"the limits of a process on {host} (ulimit -v, -d) leave it {own / GIGA:.3g} GB"
+        said = f"the limits of a process on {host} (ulimit -v, -d) leave it {own / _GIGA:.3g} GB"
     return NodeMemory(process, crowd, each, said)

@@ -56,8 +56,8 @@ from partition.graph.metrics import Metrics, most_used, observed, rows_within
 from partition.graph.sampling import VertexSampler
 
 Part = TypeVar("Part")
-INPUTS = Place(0)
-FORECAST = 2  # mini-batches that a forecast looks at
+_INPUTS = Place(0)
+_FORECAST = 2  # mini-batches that a forecast looks at
 
 
 class Batches(Protocol[Part]):
@@ -187,7 +187,7 @@ class BatchWork(Work):
 
     def forecast(self) -> Forecast:
         """By the first mini-batches, which are drawn again, as the run will."""
-        numbers, sampler = range(min(FORECAST, self.sampler.batches)), self.sampler
+        numbers, sampler = range(min(_FORECAST, self.sampler.batches)), self.sampler
         first = [done_now(self._batches.of(1, batch)) for batch in numbers]
         sizes = _drawn_sizes(self._problem, self._batches, first)
         return lambda case, source: batch_memory(case, batch_cases(case, source, sizes), sampler)
@@ -258,7 +258,7 @@ class BatchWork(Work):
             drawn, facts = self._in_turn.take(work, following)
         self._counted["batches"] += 1
         if self._kept is not None:
-            rows = self._batches.rows(drawn, INPUTS)
+            rows = self._batches.rows(drawn, _INPUTS)
             self._counted["kept_rows_read"] += len(rows) - self._own(rows)
         self._counted.update(self._batches.counted(drawn))
         return drawn, facts
@@ -343,7 +343,7 @@ class BatchWork(Work):
 
     def _features_of(self, drawn: Any) -> Array | SparseInput:
         features, kernel, kept = self._features, self._problem.runtime.kernel, self._kept
-        rows = self._batches.rows(drawn, INPUTS)
+        rows = self._batches.rows(drawn, _INPUTS)
         own = self._own(rows)
         mine, others = rows[:own], rows[own:]
         if kept is not None:
@@ -359,7 +359,7 @@ class BatchWork(Work):
 
     @property
     def _own_rows(self) -> int:
-        return _rows_of(self._problem.scheme, INPUTS)
+        return _rows_of(self._problem.scheme, _INPUTS)
 
     def _own(self, rows: np.ndarray) -> int:
         """How many of some rows are the rank's own: those that it keeps of others come last."""

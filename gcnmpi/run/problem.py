@@ -315,7 +315,7 @@ def make_model(
     kernel = problem.runtime.kernel
     with problem.runtime.phases.as_one("load"):
         features = load_features(problem) if features is None else features
-        scratch = open_scratch(problem)
+        scratch = _open_scratch(problem)
         model = Model(
             problem.scheme, kernel, problem.network, problem.program, problem.config,
             problem.rows, features, kinds, load_arcs(problem), scratch,
@@ -326,7 +326,7 @@ def make_model(
         return model
 
 
-def open_scratch(problem: Problem) -> Scratch | None:
+def _open_scratch(problem: Problem) -> Scratch | None:
     """The file of this rank, if the program writes values to one; on all ranks a UserError."""
     program, runtime = problem.program, problem.runtime
     if not program.writes:

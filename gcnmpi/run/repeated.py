@@ -30,7 +30,7 @@ from partition.errors import UserError
 from partition.graph.manifest import read_manifest
 from partition.records import atomic_file, read_records
 
-SUMMARY = "summary.json"
+_SUMMARY = "summary.json"
 SEED = "{seed}"  # in a name of pairs
 
 
@@ -189,6 +189,6 @@ def _outcome(planned: Planned, record: RunRecord) -> Outcome:
 
 
 def _write(out: Path, found: Sequence[Outcome]) -> None:
-    with atomic_file(out / SUMMARY, "w") as file:
+    with atomic_file(out / _SUMMARY, "w") as file:
         json.dump([vars(outcome) for outcome in found], file, indent=1)
         file.write("\n")

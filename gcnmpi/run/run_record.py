@@ -59,7 +59,7 @@ LISTED = 256  # ranks up to which the record says who sends to whom
 # Of epochs 16 to 31, 32 to 63 … 16 are sampled, each standing for those before it; of more
 # than 64 ranks fewer, so that the numbers stay as many.
 SAMPLES, NUMBERS = 16, 1024
-DIGITS = 3
+_DIGITS = 3
 
 
 def start_record(problem: Problem, warnings: list[str]) -> Start:
@@ -364,7 +364,7 @@ class PhaseSamples:
         if self._comm.rank:
             return
         seconds = {
-            name: [float(f"{value:.{DIGITS}g}") for value in column]
+            name: [float(f"{value:.{_DIGITS}g}") for value in column]
             for name, column in zip(EPOCH_PHASES, every.T.tolist(), strict=True)
             if any(column)
         }

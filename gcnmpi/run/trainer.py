@@ -119,7 +119,7 @@ class Result:
     """The result of a run."""
 
     ledger: Ledger
-    state: TrainingState
+    state: _TrainingState
     end: End  # the last line of the record; nothing is known of a run that was stopped
     stopped: bool = False  # asked to, before its last epoch: it can be resumed
 
@@ -139,7 +139,7 @@ class Result:
         return self.state.step.model
 
 
-class TrainingState:
+class _TrainingState:
     """The step that trains, and its state in checkpoints: weights, moments, the best weights.
 
     Parameters
@@ -245,7 +245,7 @@ def train(
     start = start_record(problem, warnings)
     if comm.rank == 0:
         print_origin(found, warnings)
-    state = TrainingState(problem, start.versions, out)
+    state = _TrainingState(problem, start.versions, out)
     step, evaluation = state.step, state.evaluation
     if found is not None:
         state.restore(found)

@@ -47,13 +47,13 @@ from partition.graph.relations import NO_SCHEMA, Relation, Schema
 from partition.graph.store import StoredGraph
 from partition.records import Count, Positive
 
-OTHER_NETWORK = (
+_OTHER_NETWORK = (
     "describe the network that they are of: --set model.name=NAME --set model.hidden=64,64, or a "
     "TOML file for --network; NAME may be sage, gat, gatv2, gin, gine, pna, transformer, gatedgcn "
     "or mgn; or gcn, with norms, residuals or linear layers"
 )
 # How a network is trained and computed, not what it computes.
-NOT_OF_A_NETWORK = ("dropout", "input_dropout", "attention_dropout", "order", "cache_input")
+_NOT_OF_A_NETWORK = ("dropout", "input_dropout", "attention_dropout", "order", "cache_input")
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def describe(problem: Problem) -> dict[str, object]:
     config, manifest = problem.config, problem.source.stored.manifest
     sections = table_of(config)
     model = {
-        name: value for name, value in sections["model"].items() if name not in NOT_OF_A_NETWORK
+        name: value for name, value in sections["model"].items() if name not in _NOT_OF_A_NETWORK
     }
     return {
         "format": FORMAT,
@@ -326,7 +326,7 @@ def _described(
     described = {
         name: value_of(stored, name)
         for name in keys()
-        if name.startswith(("model.", "graph.")) and name.split(".")[1] not in NOT_OF_A_NETWORK
+        if name.startswith(("model.", "graph.")) and name.split(".")[1] not in _NOT_OF_A_NETWORK
     }
     task = facts.get("task")  # of which files of earlier versions say less, or nothing
     names = [name for name in _of_task(stored.task) if isinstance(task, dict) and name in task]
@@ -398,20 +398,20 @@ def _shown_by(
             missing = [name for name in stored_shapes(build(1, 1, 1)) if name not in found.arrays]
             what = f": {in_file(missing[0], found.called)} is missing" if missing else ""
             message = f"the weights are not those of the configured {model.name}{what}"
-            raise UserError(message, OTHER_NETWORK)
+            raise UserError(message, _OTHER_NETWORK)
         network = build(*ends)
         fits = fitted(found, stored_shapes(network))
         if features and not _fits(fits.arrays, network):  # the graph's are the right ones
             network = build(features, *ends[1:])
             fits = fitted(found, stored_shapes(network))
         keys = [key[6:] for key in NETWORKS.keys(model.name) if key.startswith("model.")]
-        of_it = [key for key in (*keys, "name", "bias") if key not in NOT_OF_A_NETWORK]
+        of_it = [key for key in (*keys, "name", "bias") if key not in _NOT_OF_A_NETWORK]
         described = {f"model.{key}": getattr(model, key) for key in of_it}
         return _Shown(described, network.widths, fits.arrays, fits.called, ends[2], schema)
     try:
         arrays = from_gcn(found.arrays, found.called)
     except UserError as error:
-        hint = f"a gcn has convs.0.lin.weight, convs.0.bias …; or {OTHER_NETWORK}"
+        hint = f"a gcn has convs.0.lin.weight, convs.0.bias …; or {_OTHER_NETWORK}"
         raise UserError(error.message, hint) from error
     shapes = [array.shape for name, array in arrays.items() if name.endswith("lin.weight")]
     widths = (shapes[0][1], *(shape[0] for shape in shapes))

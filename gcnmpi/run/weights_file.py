@@ -17,7 +17,7 @@ from partition.records import atomic_file, open_regular, zip_errors
 from partition.tensor_files import read_tensors
 
 FORMAT, VERSION = "gcnmpi-weights", 1
-DESCRIPTION = "gcnmpi"
+_DESCRIPTION = "gcnmpi"
 """The array with the description, as bytes of JSON, where that is longer than a comment may be."""
 
 LONGEST = 2**16 - 1
@@ -34,8 +34,8 @@ def write_weights(
     """
     comment = json.dumps(facts).encode()
     if len(comment) > LONGEST:  # thousands of names
-        state = {**state, DESCRIPTION: np.frombuffer(comment, np.uint8)}
-        comment = json.dumps({"format": FORMAT, "version": VERSION, "in": DESCRIPTION}).encode()
+        state = {**state, _DESCRIPTION: np.frombuffer(comment, np.uint8)}
+        comment = json.dumps({"format": FORMAT, "version": VERSION, "in": _DESCRIPTION}).encode()
     with atomic_file(path) as file, zipfile.ZipFile(file, "w") as archive:
         for name, array in state.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -48,7 +48,7 @@ def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
 
     A UserError if it cannot be read.
     """
-    return {name: array for name, array in read_tensors(Path(path)).items() if name != DESCRIPTION}
+    return {name: array for name, array in read_tensors(Path(path)).items() if name != _DESCRIPTION}
 
 
 def task_of(path: str | os.PathLike) -> dict[str, object]:
@@ -93,13 +93,13 @@ def read_facts(path: str | os.PathLike) -> dict[str, Any] | None:
         raise UserError(
             f"{path} has format version {facts.get('version')}, this program reads {VERSION}"
         )
-    return _in_array(path) if facts.get("in") == DESCRIPTION else facts
+    return _in_array(path) if facts.get("in") == _DESCRIPTION else facts
 
 
 def _in_array(path: Path) -> dict[str, Any]:
     """The description that is an array."""
     try:
-        facts = json.loads(read_tensors(path)[DESCRIPTION].tobytes())
+        facts = json.loads(read_tensors(path)[_DESCRIPTION].tobytes())
     except (ValueError, KeyError, RecursionError):
         facts = None
     if not isinstance(facts, dict):

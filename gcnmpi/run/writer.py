@@ -102,7 +102,7 @@ class Writer:
                 )
             path.parent.mkdir(parents=True, exist_ok=True)
             if os.path.lexists(path):
-                put_aside(path)
+                _put_aside(path)
             before, size = self._file, os.fstat(self._file).st_size
             self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o666)
             for at in range(0, size, _PIECE):
@@ -164,7 +164,7 @@ def _append(file: int, data: bytes) -> None:
         raise
 
 
-def put_aside(path: Path) -> Path:
+def _put_aside(path: Path) -> Path:
     """Rename a record to ``run.previous.jsonl``; one that has this name gets a number."""
     kept = path.with_name(PREVIOUS)
     if kept.exists():
@@ -209,7 +209,7 @@ def new_record(out: Path) -> Path:
     make_folder(out)
     with system_errors(f"cannot write {path}"):
         if path.exists():
-            kept = put_aside(path)
+            kept = _put_aside(path)
             print(
                 f"note: the record of the run before in {out} is now {kept.name}", file=sys.stderr
             )
@@ -234,7 +234,7 @@ def continued_record(out: Path, start: Start, epochs: Sequence[Epoch]) -> Path:
             try:
                 before = list(read_lines(path))
             except UserError:  # the checkpoint's copy of the epochs is as good
-                put_aside(path)
+                _put_aside(path)
     if not any(type(line) is Start for _, line in before):
         before = [(json.loads(start.text()), start), *before]
     there: dict[int, Epoch] = {}

@@ -375,7 +375,7 @@ class LocalScores:
         return found
 
 
-DISTANCES = {1: "cityblock", 2: "euclidean"}
+_DISTANCES = {1: "cityblock", 2: "euclidean"}
 
 
 @dataclass(frozen=True)
@@ -424,7 +424,7 @@ class _Form:
         if self.p:
             from scipy.spatial.distance import cdist  # takes 0.1 s, which most runs are spared
 
-            apart = cdist(queries, others, DISTANCES[self.p]).astype(others.dtype)
+            apart = cdist(queries, others, _DISTANCES[self.p]).astype(others.dtype)
             scores = others.dtype.type(self.offset) - apart
         else:
             scores = queries @ others.T

@@ -13,7 +13,7 @@ from tensorboardX.summary import scalar
 from gcnmpi.run.record import Epoch
 
 FOLDER = "tensorboard"
-FLUSH_SECONDS = 2.0
+_FLUSH_SECONDS = 2.0
 
 
 class EventLog:
@@ -41,7 +41,7 @@ class EventLog:
                 event = Event(wall_time=epoch.time or 0.0, step=epoch.epoch)
                 event.summary.CopyFrom(scalar(_tag(name), value))
                 self._writer.write_event(event)
-        if time.monotonic() - self._flushed > FLUSH_SECONDS:
+        if time.monotonic() - self._flushed > _FLUSH_SECONDS:
             self._writer.flush()
             self._flushed = time.monotonic()
 
