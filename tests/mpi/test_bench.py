@@ -40,8 +40,7 @@ def test_a_calibrated_machine_and_what_is_measured_beside_what_it_predicts(
     assert "bandwidth_inter" not in facts["measured"]  # the default stays
     assert machine.bandwidth_inter == Machine().bandwidth_inter
     assert 0 < machine.latency_intra < 1
-    for name in ("dense_flop", "copy_byte", "batch_step", "drawn_entry"):
-        assert getattr(machine, name) > 0
+    assert min(machine.dense_flop, machine.copy_byte, machine.batch_step, machine.drawn_entry) > 0
     given = {"machine": file, "epochs": 2, "json": True, "settings": SCIPY}
     lines = records(mpirun(2, "gcnmpi", *line("bench-schemes", path, **given), timeout=240))
     measured = [one for one in lines if "skipped" not in one]
@@ -67,41 +66,24 @@ def test_a_calibrated_machine_and_what_is_measured_beside_what_it_predicts(
     assert gcnmpi_lines(2, [good.split()]) == [[None, None]]
 
 
-def test_benches_of_kernels_epochs_and_exchanges(mpirun, path, tmp_path):
-    out, words = tmp_path / "new" / "spmm.jsonl", "--kernels graphblas,scipy --widths 4,20"
-    words = f"--rmat 8x6 {words} --rounds 2 --out {out}"
-    said = mpirun(1, BENCHMARKS / "spmm.py", *words.split()).stdout
-    machine, *lines = [json.loads(one) for one in out.read_text().splitlines()]
-    assert machine["threads"] >= 1
-    assert machine["cache_bytes"] > 0
-    every = {(width, kernel) for width in (4, 20) for kernel in ("graphblas", "scipy")}
-    assert {(one["width"], one["kernel"]) for one in lines} == every
+def test_benches_of_kernels_epochs_and_exchanges(mpirun, path):
+    words = "--rmat 8x6 --kernels graphblas,scipy --widths 4,20 --rounds 2 --json"
+    _, *lines = records(mpirun(1, BENCHMARKS / "spmm.py", *words.split()))
+    assert {one["width"] for one in lines} == {4, 20}
+    assert {one["kernel"] for one in lines} == {"graphblas", "scipy"}
     for one in lines:
-        times = one["seconds"]
-        assert 0 < times["low"] <= times["median"] <= times["high"]
         assert one["difference"] < 1e-5
-        assert one["bytes"]["compulsory"] <= one["bytes"]["gathered"]
-        flops = 2 * one["entries"] * one["width"]
-        assert one["gflops"] == pytest.approx(flops / times["median"] / 1e9)
         bound = one["bytes"]["cached"] / one["bandwidth"]
-        assert one["share"]["cached"] == pytest.approx(bound / times["median"])
-        assert f"{one['kernel']} {1e3 * times['median']:.3g}" in " ".join(said.split())
-    options = f"{path} --partition rp-2 --rounds 2"
+        assert one["share"]["cached"] == pytest.approx(bound / one["seconds"]["median"])
+    options = f"{path} --partition rp-2 --rounds 2 --json"
     words = f"{options} --beside model.cache_input=false --set kernel=scipy"
-    said = mpirun(2, BENCHMARKS / "epoch.py", *words.split(), "--out", out).stdout
-    _, given, changed = [json.loads(one) for one in out.read_text().splitlines()[-3:]]
-    for one in (given, changed):
-        assert f"{one['name']} {1e3 * one['seconds']['median']:.3g}" in " ".join(said.split())
-        assert f"spmm {1e3 * one['phases']['spmm']:.3g}" in said
+    _, given, changed = records(mpirun(2, BENCHMARKS / "epoch.py", *words.split()))
     assert (given["name"], changed["name"]) == ("as given", "model.cache_input=false")
-    assert given["orders"][0] == "given"
-    assert given["ratio"] == {"median": 1, "low": 1, "high": 1}
-    assert {"spmm", "gemm", "reduce"} <= set(given["phases"]) <= {*given["phases"]} - {"load"}
+    assert (given["orders"][0], given["ratio"]) == ("given", {"median": 1, "low": 1, "high": 1})
     # Without the cache: one product with M more, or two, of some width.
     flops = [one["gflops"] * one["seconds"]["median"] for one in (given, changed)]
     assert flops[1] > flops[0]
-    words = f"{options} --widths 3,5 --json"
-    _, *lines = records(mpirun(2, BENCHMARKS / "exchange.py", *words.split()))
+    _, *lines = records(mpirun(2, BENCHMARKS / "exchange.py", *options.split(), "--widths", "3,5"))
     volume = sum(read_partition(path, "rp-2").metrics["in"].send_rows)
     assert {one["transport"] for one in lines} == set(TRANSPORTS) - {"nccl"}
     for one in lines:

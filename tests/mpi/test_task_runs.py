@@ -61,10 +61,9 @@ def test_a_task_of_a_file_of_its_own_has_one_curve(run_cases, path):
     np.save(path / "ratings.npy", np.c_[random.integers(0, 120, (50, 2)), random.random(50)])
     names = {"loss curve", "final weights", "metrics", "finite differences", "training bytes"}
     case = {"graph": path, "settings": ["task.name=ratings", "task.columns=3", "model.hidden=5"]}
-    for nranks in (1, 3):
-        partition = f"rp-{nranks}" if nranks > 1 else None
-        more = {"partition": partition, "directions": 2}
-        (found,) = run_cases("rating_task", nranks, [case | more])
+    for nranks, partition in ((1, None), (3, "rp-3")):
+        more = case | {"partition": partition, "directions": 2}
+        (found,) = run_cases("rating_task", nranks, [more])
         assert found["missed"] == []
         assert names <= {*found["checks"]}
 

@@ -9,12 +9,7 @@ from small_graphs import from_arcs, make_folder
 
 from gcnmpi.layout import runtime as layout
 from gcnmpi.options.config import from_table
-from gcnmpi.planner.auto import (
-    other_exchange,
-    resolved_exchange,
-    resolved_partition,
-    setting_of,
-)
+from gcnmpi.planner import auto
 from gcnmpi.planner.machine import Machine, write_machine
 from gcnmpi.planner.ranking import Setting, rank_schemes
 from gcnmpi.schemes.forecast import make_facts
@@ -57,7 +52,9 @@ def resolve(stored, machine=None, per_node=1, partition=None, model=None, size=2
         scheme["machine"] = str(stored.path.with_name(machine))
     config = from_table({"scheme": scheme, "model": {"name": model} if model else {}})
     partition = partition or read_partition(stored.path, "block-2")
-    return resolved_exchange(lambda: setting_of(stored, config, per_node), partition, config, size)
+    return auto.resolved_exchange(
+        lambda: auto.setting_of(stored, config, per_node), partition, config, size
+    )
 
 
 def test_the_shorter_epoch_is_taken(stored):
@@ -82,7 +79,7 @@ def test_the_shorter_epoch_is_taken(stored):
         assert resolve(stored, **given).exchange == exchange, given
     refuses("nothere", resolve, stored, "nothere")
     other = from_table({"scheme": {"name": "summa"}})
-    assert resolved_exchange(None, None, other, 2) == other.scheme
+    assert auto.resolved_exchange(None, None, other, 2) == other.scheme
     config = from_table({"scheme": {"name": "replicated", "exchange": "mixed"}})
     config = dataclasses.replace(config, scheme=dataclasses.replace(config.scheme, sparse=False))
     source = layout.Source(stored, old, "in")
@@ -104,15 +101,15 @@ def test_of_a_pair_the_one_is_taken_that_the_run_can_use(stored, pair):
     def taken(machine="slow", model="gcn", whole_rows=False, **scheme):
         scheme["machine"] = str(stored.path.with_name(machine))
         config = from_table({"scheme": scheme, "model": {"name": model}})
-        setting = lambda: setting_of(stored, config, 1)  # noqa: E731
-        return resolved_partition(setting, pair, config, 2, whole_rows).name
+        setting = lambda: auto.setting_of(stored, config, 1)  # noqa: E731
+        return auto.resolved_partition(setting, pair, config, 2, whole_rows).name
 
     assert taken() == taken("fast", exchange="mixed") == "two-mixed"
     for how in ({"machine": "fast"}, {"model": "gat"}, {"exchange": "rows"}, {"name": "bcast"},
                 {"transport": "shared"}, {"whole_rows": True}):  # fmt: skip
         assert taken(**how) == "two-rows", how
     config = from_table({})
-    assert resolved_partition(None, pair[1:], config, 2, True).name == "two-mixed"
+    assert auto.resolved_partition(None, pair[1:], config, 2, True).name == "two-mixed"
     setting = Setting(stored, config, SLOW, 1)
     ranked, _ = rank_schemes(setting, 2, schemes=["p2p"], partitions=["two"])
     assert {line.candidate.partition.name for line in ranked} == {"two-rows", "two-mixed"}
@@ -124,12 +121,12 @@ def test_a_partition_for_the_mixed_exchange_that_sends_rows_is_told_of(stored, p
         for scheme in ({"exchange": "rows"}, {"exchange": "mixed"}, {"name": "bcast"})
     )
     for of, scheme in ((pair[0], rows), (pair[1], mixed), (None, rows), (pair[1], bcast)):
-        assert other_exchange(stored, of, "in", scheme) == []
-    (told,) = other_exchange(stored, pair[1], "in", rows)
-    assert [told] == other_exchange(stored, pair[1], "in", mixed, whole_rows=True)
+        assert auto.other_exchange(stored, of, "in", scheme) == []
+    (told,) = auto.other_exchange(stored, pair[1], "in", rows)
+    assert [told] == auto.other_exchange(stored, pair[1], "in", mixed, whole_rows=True)
     assert "'two-mixed' was made for the mixed exchange, but this run sends whole rows: " in told
     rows_told = f"{HALF:,} at an imbalance of 0.00, not 1 at 0.50; take --partition two-rows"
     assert told.endswith(rows_told)
-    (told,) = other_exchange(stored, read_partition(stored.path, "lone"), "in", rows)
+    (told,) = auto.other_exchange(stored, read_partition(stored.path, "lone"), "in", rows)
     words = f"gcn-partition add {stored.path} --model auto --exchange rows -k 2, then auto-2-rows"
     assert told.endswith(words)

@@ -11,6 +11,7 @@ from refusals import refuses
 from gcnmpi.cli.main import cli
 from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.networks.stack import stack
+from gcnmpi.options import user_network as own
 from gcnmpi.options.config import (
     SELECTORS,
     Config,
@@ -23,14 +24,6 @@ from gcnmpi.options.config import (
 )
 from gcnmpi.options.model import NETWORKS
 from gcnmpi.options.settings import spelled
-from gcnmpi.options.user_network import (
-    handed_over,
-    is_user_network,
-    load_network,
-    pinned,
-    same_network,
-    source_of,
-)
 from gcnmpi.run.checkpoint import differences, flat
 
 FOLDER = Path(__file__).parents[2] / "configs"
@@ -274,34 +267,34 @@ def file(tmp_path):
 
 
 def test_a_name_gets_the_hash_of_what_it_stands_for(file, tmp_path):
-    name = pinned(f"{file}:build")
+    name = own.pinned(f"{file}:build")
     assert name.startswith(f"{file}:build@")
-    assert pinned(name) == name
+    assert own.pinned(name) == name
     file.write_text("# A comment.\n" + OWN.replace("UNUSED = 3", "UNUSED = 4"))
-    assert pinned(f"{file}:build") == name
+    assert own.pinned(f"{file}:build") == name
     file.write_text(OWN.replace("HOPS = 2", "HOPS = 3"))
-    assert pinned(f"{file}:build") != name
-    refuses(r"own\.py has changed: the network build has the hash", load_network, name)
+    assert own.pinned(f"{file}:build") != name
+    refuses(r"own\.py has changed: the network build has the hash", own.load_network, name)
 
 
 def test_the_source_is_a_script_with_the_same_source(file, tmp_path):
-    text = source_of(load_network(f"{file}:build"))
+    text = own.source_of(own.load_network(f"{file}:build"))
     assert ("import math as m\n" in text, "UNUSED" in text) == (True, False)
     again = tmp_path / "network.py"
     again.write_text(text)
-    assert source_of(load_network(f"{again}:build")) == text
-    assert same_network(pinned(f"{again}:build"), pinned(f"{file}:build"))
-    again.write_text(source_of(load_network(f"{file}:fixed")))
-    assert load_network(f"{again}:fixed").matrix(None) == ("row", False)
+    assert own.source_of(own.load_network(f"{again}:build")) == text
+    assert own.same_network(own.pinned(f"{again}:build"), own.pinned(f"{file}:build"))
+    again.write_text(own.source_of(own.load_network(f"{file}:fixed")))
+    assert own.load_network(f"{again}:fixed").matrix(None) == ("row", False)
 
 
 def test_a_function_of_a_program_has_a_name_in_a_block():
-    with handed_over(here) as name:
-        assert is_user_network(name)
+    with own.handed_over(here) as name:
+        assert own.is_user_network(name)
         assert name.startswith("test_config.py:here@")
         config = from_table({"model": {"name": name, "hidden": [5]}})
         assert network_of(config.model, 4, 3).widths == (4, 5, 3)
-    refuses("cannot read", load_network, name)
+    refuses("cannot read", own.load_network, name)
 
 
 def test_what_has_no_text_is_no_network():
@@ -310,13 +303,13 @@ def test_what_has_no_text_is_no_network():
         (3, "3 is no function"),
         (uses_table, "TABLE is a ndarray, for which no text stands"),
     ):
-        refuses(message, handed_over(function).__enter__)
+        refuses(message, own.handed_over(function).__enter__)
 
 
 def test_the_configuration_takes_it_with_the_options_that_it_reads(file):
     name = f"model.name={file}:build"
     config, given = read_config(None, [name, "model.hidden=8", "graph.normalize=none"])
-    assert config.model.name == pinned(f"{file}:build")
+    assert config.model.name == own.pinned(f"{file}:build")
     assert set(given) == {"model.name", "model.hidden", "graph.normalize"}
     assert graph_of(config).normalize == "none"
     network = network_of(config.model, 6, 3)
@@ -353,18 +346,18 @@ def test_mistakes_in_it_are_told_with_their_place(file):
     config = load_config(None, [f"model.name={file}:half"])
     refuses("its matrix gives 'row', not how M is made", graph_of, config)
     file.write_text("def build(:\n")
-    refuses(r"SyntaxError: .* \(.*own\.py, line 1\)", load_network, f"{file}:build")
+    refuses(r"SyntaxError: .* \(.*own\.py, line 1\)", own.load_network, f"{file}:build")
 
 
 def test_a_file_is_no_module_of_the_working_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "beside.py").write_text("X = 1\n")
     (tmp_path / "own.py").write_text("import beside\n\ndef build(m, f, c):\n    return beside.X\n")
-    refuses("ModuleNotFoundError: No module named 'beside'", load_network, "own.py:build")
+    refuses("ModuleNotFoundError: No module named 'beside'", own.load_network, "own.py:build")
 
 
 def test_a_run_goes_on_with_the_same_network_wherever_its_file_is(file, tmp_path):
-    before, moved = {"model": {"name": pinned(f"{file}:build")}}, tmp_path / "moved.py"
+    before, moved = {"model": {"name": own.pinned(f"{file}:build")}}, tmp_path / "moved.py"
     for text, differs in ((OWN, False), (OWN.replace("HOPS = 2", "HOPS = 1"), True)):
         moved.write_text(text)
         config = load_config(None, [f"model.name={moved}:build"])
@@ -373,4 +366,4 @@ def test_a_run_goes_on_with_the_same_network_wherever_its_file_is(file, tmp_path
 
 def test_the_registry_lists_those_that_come_along_only(file):
     assert f"{file}:build" in NETWORKS
-    assert not [name for name in NETWORKS if is_user_network(name)]
+    assert not [name for name in NETWORKS if own.is_user_network(name)]

@@ -1,7 +1,5 @@
 """Options of methods, and the files that they name, before MPI starts."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from refusals import refuses
@@ -17,7 +15,7 @@ from partition.importing.synthetic import sbm
 
 
 def asked_for(name, settings=(), file=None, values=None):
-    return PropagateRequest.read(file, settings, values=values, method=name, graph=Path("G"))
+    return PropagateRequest.read(file, settings, values=values, method=name, graph="G")
 
 
 def test_options_and_keys_are_told_apart(tmp_path):

@@ -163,10 +163,7 @@ def test_mistakes_of_a_script_are_said_before_it_is_queued(training, graph, tmp_
     for words, says in (
         (["nowhere.py"], "cannot read nowhere.py: No such file"),
         (["data.npz"], "data.npz is not a program in Python"),
-        (
-            ["training.py", "--", "--epochs", "3"],
-            "the arguments of training.py name no graph folder",
-        ),
+        (["training.py", "--", "--epochs", "3"], "training.py name no graph folder"),
         (["training.py", "--", "G", "--partition", "mine"], "does not say how to make it"),
         (["--ranks", "3", "training.py", "--", "G", "--partition", "rp-4"], "on 3 ranks needs"),
         (["--partition", "hp-4", "training.py"], "have no meaning with a script"),
