@@ -380,7 +380,7 @@ VALUES: Mapping[type[Operator], Value] = {
 }
 
 
-def _with_gradient(value: Value) -> Callable[..., tuple[numpy.ndarray, Backward]]:
+def with_gradient(value: Value) -> Callable[..., tuple[numpy.ndarray, Backward]]:
     """The rule of an operator: its value, and how a gradient goes back through it."""
 
     def rule(op: Operator, x: Sequence, w: Arrays, run: Pass) -> tuple[numpy.ndarray, Backward]:
@@ -396,4 +396,4 @@ def _with_gradient(value: Value) -> Callable[..., tuple[numpy.ndarray, Backward]
     return rule
 
 
-RULES = {kind: _with_gradient(value) for kind, value in VALUES.items()}
+RULES = {kind: with_gradient(value) for kind, value in VALUES.items()}
