@@ -215,7 +215,10 @@ class Task(ABC):
         """Raise a UserError if a loss needs all training vertices at once."""
 
     def loss(self, inputs: LossInputs[Any]) -> Loss:
-        """The loss of rows of the output; all ranks together raise a UserError, or none does."""
+        """The loss of rows of the output; all ranks together raise a UserError, or none does.
+
+        For tasks whose work is on rows; the work of others has a loss of its own.
+        """
         raise NotImplementedError
 
     def products(self, options: Any, k: int, rows: int) -> list[Product]:
